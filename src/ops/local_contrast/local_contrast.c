@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local contrast normalisation: description, shape rule, forward, gradient. */
-#include "ops/local_contrast/local_contrast.h"
-#include "ops/ops.h"
-#include "ops/window_norm/clip_record.h"
+/* Local contrast normalisation: description. */
+#include "ops/window_norm/box_record.h"
 
 #include <retrograde/local_contrast.h>
 
@@ -36,114 +34,38 @@ static const rg_field fields[] = {
                 "fraction of the mean that is subtracted"),
     RG_FIELD_IN(rg_local_contrast_desc, pm, -DBL_MAX, DBL_MAX, "added to the result"),
     RG_FIELD_IN(rg_local_contrast_desc, ps, -DBL_MAX, DBL_MAX, "factor of the result"),
-    RG_FIELD(rg_local_contrast_desc, offset,
-             "pixel of x under the first pixel of y; rows, columns"),
-    RG_FIELD_IN(rg_local_contrast_desc, output, 0, 0x1p56, "rows and columns of y; 0: those of x"),
-    { .name = NULL },
+    RG_BOX_FIELDS(rg_local_contrast_desc),
 };
-
-#define IMAGE      "sourceImage=x destinationImage=y"
-#define IMAGE_GRAD "sourceGradient=dy sourceImage=x destinationGradient=dx"
 
 static const rg_op_name names[] = {
-    { "MPSCNNLocalContrastNormalization", false, "", IMAGE, 3, 4 },
-    { "MPSCNNLocalContrastNormalizationGradient", true, "", IMAGE_GRAD, 3, 4 },
+    { "MPSCNNLocalContrastNormalization", false, "", RG_BOX_IMAGE, 3, 4 },
+    { "MPSCNNLocalContrastNormalizationGradient", true, "", RG_BOX_IMAGE_GRADIENT, 3, 4 },
     { .name = NULL },
 };
 
-/* ---- shape rule ---- */
+/* ---- shape rule, forward and gradient: those of both window norms ---- */
 
-static rg_box_clip clip_of(const rg_local_contrast_desc *d)
+static rg_box_plan plan_of(const rg_local_contrast_desc *d)
 {
-    return (rg_box_clip){ d->window, d->offset, d->output };
+    const double count = rg_box_count(d->window);
+    rg_box_plan plan = { .op = "local_contrast",
+                         .window = d->window,
+                         .offset = d->offset,
+                         .output = d->output,
+                         .kinds = MOMENT_KINDS,
+                         .numbers = { .norm =
+                                          rg_power_numbers_make(d->alpha, d->beta, d->delta, count),
+                                      .p0 = d->p0,
+                                      .pm = d->pm,
+                                      .ps = d->ps } };
+    plan.numbers.norm.scale = d->alpha;
+    return plan;
 }
 
-static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
-{
-    const rg_box_clip clip = clip_of(desc);
-    return rg_box_clip_shapes("local_contrast", &clip, x, y);
-}
-
-static uint32_t reads(const void *desc)
-{
-    (void)desc;
-    return RG_READS_X;
-}
-
-static bool joins(const void *desc, const rg_tensor_desc x[])
-{
-    (void)desc;
-    return x->rank == 4;
-}
-
-/* ---- forward and gradient ---- */
-
-static rg_contrast_numbers numbers_of(const rg_local_contrast_desc *d, const rg_box_shape *s)
-{
-    const double met = (double)s->row.width * (double)s->column.width;
-    const double count = (double)d->window[0] * d->window[1];
-    rg_contrast_numbers numbers = {
-        .norm = rg_power_numbers_make(d->alpha, d->beta, d->delta, count),
-        .mean = 1 / count,
-        .inside = met / count,
-        .outside = (count - met) / count,
-        .p0 = d->p0,
-        .pm = d->pm,
-        .ps = d->ps,
-    };
-    numbers.norm.scale = d->alpha;
-    return numbers;
-}
-
-static rg_status whole_forward(rg_call *call)
-{
-    const rg_local_contrast_desc *d = call->desc;
-    rg_local_contrast_args args = { 0 };
-    rg_launch launch = { .tensors = { RG_BIND(args, x, call->x[0]), RG_BIND(args, y, call->y[0]) },
-                         .kernel = RG_LOCAL_CONTRAST_FORWARD,
-                         RG_ARGS(args),
-                         .scratch_at = RG_POINTER(args, scratch) };
-    const int64_t bytes =
-        rg_box_lay_out(launch.tensors, 2, d->window, MOMENT_KINDS, &args.shape, &launch);
-    args.numbers = numbers_of(d, &args.shape);
-    args.shape.stream = rg_call_streams(call, bytes);
-    return rg_record(call, &launch);
-}
-
-static rg_status whole_gradient(rg_call *call)
-{
-    const rg_local_contrast_desc *d = call->desc;
-    rg_local_contrast_gradient_args args = { 0 };
-    rg_launch launch = { .tensors = { RG_BIND(args, dy, call->dy[0]), RG_BIND(args, x, call->x[0]),
-                                      RG_BIND(args, dx, call->dx[0]) },
-                         .kernel = RG_LOCAL_CONTRAST_GRADIENT,
-                         RG_ARGS(args),
-                         .scratch_at = RG_POINTER(args, scratch) };
-    const int64_t bytes =
-        rg_box_lay_out(launch.tensors, 3, d->window, MOMENT_KINDS, &args.shape, &launch);
-    args.numbers = numbers_of(d, &args.shape);
-    args.shape.add = call->add & 1;
-    args.shape.stream = !args.shape.add && rg_call_streams(call, bytes);
-    return rg_record(call, &launch);
-}
-
-static rg_status forward(rg_call *call)
-{
-    const rg_box_clip clip = clip_of(call->desc);
-    return rg_box_clip_forward(call, &clip, whole_forward);
-}
-
-static rg_status gradient(rg_call *call)
-{
-    const rg_box_clip clip = clip_of(call->desc);
-    return rg_box_clip_gradient(call, &clip, whole_gradient);
-}
+RG_BOX_FUNCTIONS
 
 RG_OP_DEFINE(local_contrast, .text = "local contrast normalization over a window of pixels",
-             .desc = { fields, &defaults, sizeof defaults },
-             .inputs = (const char *const[]){ "x", NULL },
-             .outputs = (const char *const[]){ "y", NULL }, .names = names, .shapes = shapes,
-             .reads = reads, .joins = joins, .forward = forward, .gradient = gradient);
+             RG_BOX_ENTRIES);
 
 rg_status rg_local_contrast_create(rg_device *device, const rg_local_contrast_desc *desc,
                                    rg_kernel **kernel)

@@ -34,30 +34,28 @@ template <rg_dtype T> struct contrast {
     }
 };
 
-template <rg_dtype T>
-static void local_contrast_forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T, bool GRADIENT>
+static void launch(const void *args, const rg_cuda_place *place)
 {
-    const rg_local_contrast_args *a = (const rg_local_contrast_args *)args;
-    const rg_box_args tensors = { a->x, a->y, a->scratch };
-    const box_data d = box_data_of(&tensors, &a->shape);
-    launch_box<T, contrast<T>, false>(&a->shape, &d, contrast_constants_of<real<T>>(&a->numbers),
-                                      place);
+    const rg_box_args *a = (const rg_box_args *)args;
+    const box_data d = box_data_of(a);
+    launch_box<T, contrast<T>, GRADIENT>(&a->shape, &d, contrast_constants_of<real<T>>(&a->numbers), place);
 }
 
-template <rg_dtype T>
-static void local_contrast_gradient(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void forward(const void *args, const rg_cuda_place *place)
 {
-    const rg_local_contrast_gradient_args *a = (const rg_local_contrast_gradient_args *)args;
-    const rg_box_gradient_args tensors = { a->dy, a->x, a->dx, a->scratch };
-    const box_data d = box_data_of(&tensors, &a->shape);
-    launch_box<T, contrast<T>, true>(&a->shape, &d, contrast_constants_of<real<T>>(&a->numbers),
-                                     place);
+    launch<T, false>(args, place);
+}
+
+template <rg_dtype T> static void gradient(const void *args, const rg_cuda_place *place)
+{
+    launch<T, true>(args, place);
 }
 
 /* ---- table ---- */
 
 static const rg_cuda_row kernel_rows[] = {
-    RG_CUDA_ROW(RG_LOCAL_CONTRAST_FORWARD, local_contrast_forward),
-    RG_CUDA_ROW(RG_LOCAL_CONTRAST_GRADIENT, local_contrast_gradient),
+    RG_CUDA_ROW(RG_BOX_FORWARD, forward),
+    RG_CUDA_ROW(RG_BOX_GRADIENT, gradient),
 };
 RG_CUDA_TABLE(local_contrast, kernel_rows);

@@ -14,17 +14,17 @@
 #ifndef RG_OPS_LOCAL_CONTRAST_FORMULAS_H
 #define RG_OPS_LOCAL_CONTRAST_FORMULAS_H
 
-#include "ops/local_contrast/local_contrast.h"
+#include "ops/window_norm/box.h"
 #include "ops/window_norm/power_formulas.h"
 
-/* rg_contrast_numbers, cast once. */
+/* rg_box_numbers, cast once. */
 RG_FORMULA_STRUCT(contrast_constants)
 {
     RG_OF(power_constants) norm;
     real inside, outside, p0, rest, pm, ps, share; /* rest: 1 - p0; share: p0 / N */
 };
 
-RG_FORMULA_CAST RG_OF(contrast_constants) contrast_constants_of(const rg_contrast_numbers *n)
+RG_FORMULA_CAST RG_OF(contrast_constants) contrast_constants_of(const rg_box_numbers *n)
 {
     RG_OF(contrast_constants) k;
     k.norm = RG_CAST_OF(power_constants)(&n->norm);

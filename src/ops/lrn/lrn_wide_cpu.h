@@ -40,8 +40,9 @@ RG_INLINE void store_lanes(const wide *k, int64_t channel, int i, vreal value)
         store_one(k->out, k->offset[2][i + e] + channel * k->step[2], k->T, lanes[e]);
 }
 
-RG_OUTLINE void wide_fill(const void *job, int64_t channel, real *to)
+RG_OUTLINE void wide_fill(const void *job, int64_t channel, const real *sum, real *to)
 {
+    (void)sum;
     const wide *k = job;
     for (int i = 0; i < RG_LRN_LANES; i += VLEN) {
         const vreal x = load_lanes(k, k->x, 1, channel, i);
@@ -49,8 +50,9 @@ RG_OUTLINE void wide_fill(const void *job, int64_t channel, real *to)
     }
 }
 
-RG_OUTLINE void wide_forward(const void *job, int64_t channel, const real *sum)
+RG_OUTLINE void wide_forward(const void *job, int64_t channel, const real *sum, real *to)
 {
+    (void)to;
     const wide *k = job;
     for (int i = 0; i < RG_LRN_LANES; i += VLEN) {
         const vreal x = load_lanes(k, k->x, 1, channel, i);
@@ -78,8 +80,9 @@ RG_OUTLINE void wide_middle(const void *job, int64_t channel, const real *sum, r
     }
 }
 
-RG_OUTLINE void wide_gradient(const void *job, int64_t channel, const real *sum)
+RG_OUTLINE void wide_gradient(const void *job, int64_t channel, const real *sum, real *to)
 {
+    (void)to;
     const wide *k = job;
     for (int i = 0; i < RG_LRN_LANES; i += VLEN) {
         const vreal x = load_lanes(k, k->x, 1, channel, i);

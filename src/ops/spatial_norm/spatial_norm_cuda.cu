@@ -3,7 +3,6 @@
 /* Spatial normalisation on a GPU: what is summed, and what is done with the sums. */
 #include "ops/window_norm/boxes.cuh"
 #include "ops/window_norm/power_formulas.h"
-#include "ops/spatial_norm/spatial_norm.h"
 
 template <rg_dtype T> struct spatial {
     enum { KINDS = 1 };
@@ -33,28 +32,28 @@ template <rg_dtype T> struct spatial {
     }
 };
 
-template <rg_dtype T> static void spatial_norm_forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T, bool GRADIENT>
+static void launch(const void *args, const rg_cuda_place *place)
 {
-    const rg_spatial_norm_args *a = (const rg_spatial_norm_args *)args;
-    const rg_box_args tensors = { a->x, a->y, a->scratch };
-    const box_data d = box_data_of(&tensors, &a->shape);
-    launch_box<T, spatial<T>, false>(&a->shape, &d, power_constants_of<real<T>>(&a->numbers),
-                                     place);
+    const rg_box_args *a = (const rg_box_args *)args;
+    const box_data d = box_data_of(a);
+    launch_box<T, spatial<T>, GRADIENT>(&a->shape, &d, power_constants_of<real<T>>(&a->numbers.norm), place);
 }
 
-template <rg_dtype T>
-static void spatial_norm_gradient(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void forward(const void *args, const rg_cuda_place *place)
 {
-    const rg_spatial_norm_gradient_args *a = (const rg_spatial_norm_gradient_args *)args;
-    const rg_box_gradient_args tensors = { a->dy, a->x, a->dx, a->scratch };
-    const box_data d = box_data_of(&tensors, &a->shape);
-    launch_box<T, spatial<T>, true>(&a->shape, &d, power_constants_of<real<T>>(&a->numbers), place);
+    launch<T, false>(args, place);
+}
+
+template <rg_dtype T> static void gradient(const void *args, const rg_cuda_place *place)
+{
+    launch<T, true>(args, place);
 }
 
 /* ---- table ---- */
 
 static const rg_cuda_row kernel_rows[] = {
-    RG_CUDA_ROW(RG_SPATIAL_NORM_FORWARD, spatial_norm_forward),
-    RG_CUDA_ROW(RG_SPATIAL_NORM_GRADIENT, spatial_norm_gradient),
+    RG_CUDA_ROW(RG_BOX_FORWARD, forward),
+    RG_CUDA_ROW(RG_BOX_GRADIENT, gradient),
 };
 RG_CUDA_TABLE(spatial_norm, kernel_rows);

@@ -14,6 +14,7 @@
 
 #include "core/integer.h"
 #include "core/walk.h" /* RG_HOST_DEVICE */
+#include "ops/window_norm/power.h"
 #include "ops/window_norm/span.h"
 
 #include <retrograde/tensor.h>
@@ -34,15 +35,23 @@ typedef struct rg_box_shape {
     bool add, stream;                /* into the result; past the cache */
 } rg_box_shape;
 
-typedef struct rg_box_args {
-    const void *x;
-    void *y, *scratch;
-} rg_box_args;
+enum { RG_BOX_FORWARD, RG_BOX_GRADIENT, RG_BOX_KERNELS };
 
-typedef struct rg_box_gradient_args {
-    const void *dy, *x;
-    void *dx, *scratch;
-} rg_box_gradient_args;
+/* What the formulas read; spatial_norm reads `norm` alone. */
+typedef struct rg_box_numbers {
+    rg_power_numbers norm; /* local_contrast: scale is alpha */
+    double mean;           /* 1 / N */
+    double inside;         /* fraction of the window's pixels that the shape has; others are 0 */
+    double outside;        /* 1 - inside */
+    double p0, pm, ps;
+} rg_box_numbers;
+
+typedef struct rg_box_args {
+    const void *dy, *x; /* dy is x in a forward pass */
+    void *out, *scratch;
+    rg_box_shape shape; /* tensors dy, x, out */
+    rg_box_numbers numbers;
+} rg_box_args;
 
 /* How the scratch of a unit is laid out on the CPU, in reals. Lines begin at multiples of 16 and
  * are a vector longer than needed. */

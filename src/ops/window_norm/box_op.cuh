@@ -25,22 +25,12 @@ struct box_data {
     int64_t step[RG_BOX_TENSORS][4];
 };
 
-static inline box_data box_data_of(const rg_box_args *a, const rg_box_shape *s)
+static inline box_data box_data_of(const rg_box_args *a)
 {
-    box_data d = { a->x, a->x, a->y, a->scratch, {} };
-    const int from[RG_BOX_TENSORS] = { 0, 0, 1 };
+    box_data d = { a->dy, a->x, a->out, a->scratch, {} };
     for (int t = 0; t < RG_BOX_TENSORS; t++)
         for (int i = 0; i < 4; i++)
-            d.step[t][i] = s->step[from[t]][i];
-    return d;
-}
-
-static inline box_data box_data_of(const rg_box_gradient_args *a, const rg_box_shape *s)
-{
-    box_data d = { a->dy, a->x, a->dx, a->scratch, {} };
-    for (int t = 0; t < RG_BOX_TENSORS; t++)
-        for (int i = 0; i < 4; i++)
-            d.step[t][i] = s->step[t][i];
+            d.step[t][i] = a->shape.step[t][i];
     return d;
 }
 

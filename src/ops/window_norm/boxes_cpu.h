@@ -28,7 +28,6 @@ typedef struct box_strip {
     const void *k;
     const char *in[2];
     char *out;
-    const int64_t *step[RG_BOX_TENSORS];
     int64_t channels;
     bool flat;           /* rows are contiguous in all tensors */
     real *from, *middle; /* padded rows of what is summed: one kind, all kinds */
@@ -37,51 +36,65 @@ typedef struct box_strip {
     real *across;         /* buffer of a ring of pixels, and a sum */
 } box_strip;
 
-/* ---- rows, run by run: one pixel, or the whole row where that is contiguous ---- */
+/* ---- rows, segment by segment: one pixel, or the whole row where that is contiguous ---- */
 
-typedef struct box_run {
+typedef struct box_segment {
     const char *in[2];
     char *out;
-    int64_t begin, count; /* values of the row */
+    const real *sum; /* over the windows, kind after kind */
+    real *line;      /* what is summed over windows */
+    real *kept;      /* gradient: what goes to dx at the same place */
+    int64_t count;
     int64_t step[RG_BOX_TENSORS];
     bool dense, add, stream;
-} box_run;
+} box_segment;
 
-RG_INLINE int64_t runs_of(const box_strip *b)
+RG_INLINE real *kept_row(const box_strip *b, int64_t row)
 {
-    return b->flat ? 1 : b->s->column.size;
+    return b->kept + row % (b->s->row.before + 1) * b->line;
 }
 
-RG_INLINE box_run run_of(const box_strip *b, int64_t row, int64_t column, const rg_dtype T)
+/* `sum` is NULL where the row is the first of two that are summed. */
+RG_INLINE box_segment segment_of(const box_strip *b, int64_t row, const real *sum, int64_t column,
+                                 const rg_dtype T)
 {
-    box_run r = { .begin = column * b->channels,
-                  .count = b->flat ? b->s->column.size * b->channels : b->channels,
-                  .dense = b->s->dense,
-                  .add = b->s->add };
+    const rg_span *span = &b->s->column;
+    const int64_t begin = column * b->channels;
+    real *const line = sum == NULL ? b->from + span->before * b->channels
+                                   : b->middle + span->after * b->channels; /* mirrored window */
+    box_segment g = { .sum = (sum == NULL ? b->from : sum) + begin,
+                      .line = line + begin,
+                      .kept = kept_row(b, row) + begin,
+                      .count = b->flat ? span->size * b->channels : b->channels,
+                      .dense = b->s->dense,
+                      .add = b->s->add };
+    const int64_t(*step)[4] = b->s->step;
     for (int t = 0; t < 2; t++)
-        r.in[t] = at(b->in[t], row * b->step[t][1] + column * b->step[t][2], T);
-    r.out = at_out(b->out, row * b->step[2][1] + column * b->step[2][2], T);
+        g.in[t] = at(b->in[t], row * step[t][1] + column * step[t][2], T);
+    g.out = at_out(b->out, row * step[2][1] + column * step[2][2], T);
     for (int t = 0; t < RG_BOX_TENSORS; t++)
-        r.step[t] = b->step[t][3];
-    r.stream = b->s->stream && r.dense && r.count % VLEN == 0 &&
-               (uintptr_t)r.out % (uintptr_t)vbytes(T) == 0;
-    return r;
+        g.step[t] = step[t][3];
+    g.stream = b->s->stream && g.dense && g.count % VLEN == 0 &&
+               (uintptr_t)g.out % (uintptr_t)vbytes(T) == 0;
+    return g;
 }
 
-RG_INLINE vreal load_run(const box_run *r, int tensor, int64_t i, const int n, const rg_dtype T)
+RG_INLINE vreal load_segment(const box_segment *g, int tensor, int64_t i, const int n,
+                             const rg_dtype T, const bool dense)
 {
-    const char *from = tensor < 2 ? r->in[tensor] : r->out;
-    return vload_strided(from, i, r->step[tensor], n, T, r->dense);
+    const char *from = tensor < 2 ? g->in[tensor] : g->out;
+    return vload_strided(from, i, g->step[tensor], n, T, dense);
 }
 
-RG_INLINE void store_run(const box_run *r, int64_t i, const int n, const rg_dtype T, vreal value)
+RG_INLINE void store_segment(const box_segment *g, int64_t i, const int n, const rg_dtype T,
+                             const bool dense, vreal value)
 {
-    if (r->add)
-        value += load_run(r, 2, i, n, T);
-    if (r->stream)
-        vstream(r->out, i, T, value);
+    if (g->add)
+        value += load_segment(g, 2, i, n, T, dense);
+    if (g->stream)
+        vstream(g->out, i, T, value);
     else
-        vstore_strided(r->out, i, r->step[2], n, T, r->dense, value);
+        vstore_strided(g->out, i, g->step[2], n, T, dense, value);
 }
 
 /* Lanes from n on become 0: what follows a row are zeros. */
@@ -90,11 +103,11 @@ RG_INLINE void store_value(real *to, int64_t i, const int n, vreal value)
     vstore_full(to, i, RG_REAL, vkeep(value, n, 0));
 }
 
-RG_INLINE void load_sums(const box_strip *b, const real *sum, int64_t i, const int kinds,
+RG_INLINE void load_sums(const box_strip *b, const box_segment *g, int64_t i, const int kinds,
                          vreal value[])
 {
     for (int s = 0; s < kinds; s++)
-        value[s] = vload_full(sum + s * b->line, i, RG_REAL);
+        value[s] = vload_full(g->sum + s * b->line, i, RG_REAL);
 }
 
 /* ---- sums over columns ---- */
@@ -182,161 +195,129 @@ RG_OUTLINE void shift_columns(const box_strip *b, const real *from, real *to)
         moments_columns_direct(shift_direct, b, from, to, false, centre, width);
 }
 
-/* ---- what is done with a row ---- */
+/* ---- what is done with n values of a row, from i on ---- */
 
-RG_INLINE void fill_row(box_fill *fill, const int kinds, const box_strip *b, int64_t row, real *to,
-                        const rg_dtype T)
+RG_INLINE void fill_step(box_fill *fill, const int kinds, const box_strip *b, const box_segment *g,
+                         int64_t i, const int n, const rg_dtype T, const bool dense)
 {
-    const int64_t lead = b->s->column.before * b->channels;
-    for (int64_t j = 0; j < runs_of(b); j++) {
-        const box_run r = run_of(b, row, j, T);
-        real *const line = b->from + lead + r.begin;
-        int64_t i = 0;
-        for (; i + VLEN <= r.count; i += VLEN)
-            store_value(line, i, VLEN, fill(load_run(&r, 1, i, VLEN, T)));
-        if (i < r.count) {
-            const int n = (int)(r.count - i);
-            store_value(line, i, n, fill(load_run(&r, 1, i, n, T)));
-        }
-    }
-    if (kinds == 1)
-        sum_columns(b, b->from, to);
-    else
-        join_columns(b, b->from, to);
+    (void)kinds, (void)b;
+    store_value(g->line, i, n, fill(load_segment(g, 1, i, n, T, dense)));
 }
 
 RG_INLINE void result_step(box_result *result, const int kinds, const box_strip *b,
-                           const box_run *r, const real *sum, int64_t i, const int n,
-                           const rg_dtype T)
+                           const box_segment *g, int64_t i, const int n, const rg_dtype T,
+                           const bool dense)
 {
     vreal value[MOMENT_KINDS];
-    load_sums(b, sum, r->begin + i, kinds, value);
-    store_run(r, i, n, T, result(b->k, load_run(r, 1, i, n, T), value));
-}
-
-RG_INLINE void result_row(box_result *result, const int kinds, const box_strip *b, int64_t row,
-                          const real *sum, const rg_dtype T)
-{
-    for (int64_t j = 0; j < runs_of(b); j++) {
-        const box_run r = run_of(b, row, j, T);
-        int64_t i = 0;
-        for (; i + VLEN <= r.count; i += VLEN)
-            result_step(result, kinds, b, &r, sum, i, VLEN, T);
-        if (i < r.count)
-            result_step(result, kinds, b, &r, sum, i, (int)(r.count - i), T);
-    }
-}
-
-RG_INLINE real *kept_row(const box_strip *b, int64_t row)
-{
-    return b->kept + row % (b->s->row.before + 1) * b->line;
+    load_sums(b, g, i, kinds, value);
+    store_segment(g, i, n, T, dense, result(b->k, load_segment(g, 1, i, n, T, dense), value));
 }
 
 RG_INLINE void middle_step(box_middle *middle, const int kinds, const box_strip *b,
-                           const box_run *r, const real *sum, real *line, real *kept, int64_t i,
-                           const int n, const rg_dtype T)
+                           const box_segment *g, int64_t i, const int n, const rg_dtype T,
+                           const bool dense)
 {
     vreal value[MOMENT_KINDS], to[MOMENT_KINDS];
-    load_sums(b, sum, r->begin + i, kinds, value);
-    const vreal dy = load_run(r, 0, i, n, T), x = load_run(r, 1, i, n, T);
+    load_sums(b, g, i, kinds, value);
+    const vreal dy = load_segment(g, 0, i, n, T, dense), x = load_segment(g, 1, i, n, T, dense);
     to[0] = x;
-    vstore_full(kept, i, RG_REAL, middle(b->k, dy, x, value, to));
+    vstore_full(g->kept, i, RG_REAL, middle(b->k, dy, x, value, to));
     for (int s = 0; s < kinds; s++)
-        store_value(line + s * b->padded, i, n, to[s]);
+        store_value(g->line + s * b->padded, i, n, to[s]);
 }
 
-RG_INLINE void middle_row(box_middle *middle, const int kinds, const box_strip *b, int64_t row,
-                          const real *sum, real *to, const rg_dtype T)
+RG_INLINE void finish_step(box_finish *finish, const int kinds, const box_strip *b,
+                           const box_segment *g, int64_t i, const int n, const rg_dtype T,
+                           const bool dense)
 {
-    const int64_t lead = b->s->column.after * b->channels; /* the mirrored window */
-    for (int64_t j = 0; j < runs_of(b); j++) {
-        const box_run r = run_of(b, row, j, T);
-        real *const line = b->middle + lead + r.begin;
-        real *const kept = kept_row(b, row) + r.begin;
+    vreal value[MOMENT_KINDS];
+    load_sums(b, g, i, kinds, value);
+    const vreal x = load_segment(g, 1, i, n, T, dense), direct = vload_full(g->kept, i, RG_REAL);
+    store_segment(g, i, n, T, dense, finish(b->k, x, direct, value));
+}
+
+/* ---- rows ---- */
+
+/* One of these steps with an op's formula, and its loop over what is left of a segment from i on,
+ * or all of it where values are not contiguous: rare, so called. */
+typedef void box_step(const box_strip *b, const box_segment *g, int64_t i, const int n,
+                      const rg_dtype T, const bool dense);
+typedef void box_rest(const box_strip *b, const box_segment *g, int64_t i, rg_dtype T);
+
+/* All values of a row; then, where these are summed over windows, the sums over columns go to
+ * `to`. */
+RG_INLINE void box_row(box_step *step, box_rest *rest, const int kinds, const box_strip *b,
+                       int64_t row, const real *sum, real *to, const rg_dtype T)
+{
+    for (int64_t j = 0; j < (b->flat ? 1 : b->s->column.size); j++) {
+        const box_segment g = segment_of(b, row, sum, j, T);
         int64_t i = 0;
-        for (; i + VLEN <= r.count; i += VLEN)
-            middle_step(middle, kinds, b, &r, sum, line, kept, i, VLEN, T);
-        if (i < r.count)
-            middle_step(middle, kinds, b, &r, sum, line, kept, i, (int)(r.count - i), T);
+        for (; g.dense && i + VLEN <= g.count; i += VLEN)
+            step(b, &g, i, VLEN, T, true);
+        if (i < g.count)
+            rest(b, &g, i, T);
     }
+    if (to == NULL)
+        return;
     if (kinds == 1)
-        sum_columns(b, b->middle, to);
+        sum_columns(b, sum == NULL ? b->from : b->middle, to);
+    else if (sum == NULL)
+        join_columns(b, b->from, to);
     else
         shift_columns(b, b->middle, to);
 }
 
-RG_INLINE void finish_step(box_finish *finish, const int kinds, const box_strip *b,
-                           const box_run *r, const real *sum, const real *kept, int64_t i,
-                           const int n, const rg_dtype T)
-{
-    vreal value[MOMENT_KINDS];
-    load_sums(b, sum, r->begin + i, kinds, value);
-    const vreal x = load_run(r, 1, i, n, T), direct = vload_full(kept, i, RG_REAL);
-    store_run(r, i, n, T, finish(b->k, x, direct, value));
-}
-
-RG_INLINE void finish_row(box_finish *finish, const int kinds, const box_strip *b, int64_t row,
-                          const real *sum, const rg_dtype T)
-{
-    for (int64_t j = 0; j < runs_of(b); j++) {
-        const box_run r = run_of(b, row, j, T);
-        const real *const kept = kept_row(b, row) + r.begin;
-        int64_t i = 0;
-        for (; i + VLEN <= r.count; i += VLEN)
-            finish_step(finish, kinds, b, &r, sum, kept, i, VLEN, T);
-        if (i < r.count)
-            finish_step(finish, kinds, b, &r, sum, kept, i, (int)(r.count - i), T);
-    }
-}
-
-/* ---- strips ---- */
-
-/* An op's rows for one storage type: RG_BOX_ROWS makes them from its formulas, and a table of
- * them by dtype. */
+/* An op's rows for one storage type, and how windows are summed over rows. */
 typedef struct box_rows {
-    chain_fill *fill;
-    chain_finish *result;
-    chain_middle *middle;
-    chain_finish *finish;
+    chain_step *fill, *result, *middle, *finish;
+    window_rule *first_rule, *second_rule;
 } box_rows;
 
-#define RG_BOX_ROWS_OF(op, kinds, suffix, T)                                                   \
-    static void op##_fill_row##suffix(const void *b, int64_t row, real *to)                    \
-    {                                                                                          \
-        fill_row(op##_fill, kinds, b, row, to, T);                                             \
-    }                                                                                          \
-    static void op##_result_row##suffix(const void *b, int64_t row, const real *sum)           \
-    {                                                                                          \
-        result_row(op##_result, kinds, b, row, sum, T);                                        \
-    }                                                                                          \
-    static void op##_middle_row##suffix(const void *b, int64_t row, const real *sum, real *to) \
-    {                                                                                          \
-        middle_row(op##_middle, kinds, b, row, sum, to, T);                                    \
-    }                                                                                          \
-    static void op##_finish_row##suffix(const void *b, int64_t row, const real *sum)           \
-    {                                                                                          \
-        finish_row(op##_finish, kinds, b, row, sum, T);                                        \
+/* Writes the rows of one step, op_step, for a storage type; and for all of them. */
+#define RG_BOX_ROW(op, kinds, part, suffix, T)                                                   \
+    static void op##_##part##_row##suffix(const void *b, int64_t row, const real *sum, real *to) \
+    {                                                                                            \
+        box_row(op##_##part##_step, op##_##part##_rest, kinds, b, row, sum, to, T);              \
     }
-
-#define RG_BOX_ROW(op, suffix)                                                   \
+#define RG_BOX_STEP(op, kinds, part)                                                        \
+    RG_INLINE void op##_##part##_step(const box_strip *b, const box_segment *g, int64_t i,  \
+                                      const int n, const rg_dtype T, const bool dense)      \
+    {                                                                                       \
+        part##_step(op##_##part, kinds, b, g, i, n, T, dense);                              \
+    }                                                                                       \
+    RG_OUTLINE void op##_##part##_rest(const box_strip *b, const box_segment *g, int64_t i, \
+                                       rg_dtype T)                                          \
+    {                                                                                       \
+        for (; i < g->count; i += VLEN)                                                     \
+            op##_##part##_step(b, g, i, vlanes_left(g->count - i), T, g->dense);            \
+    }                                                                                       \
+    RG_BOX_TYPES(op, kinds, part)
+#define RG_BOX_ROWS(op, kinds, suffix)                                           \
     {                                                                            \
         op##_fill_row##suffix, op##_result_row##suffix, op##_middle_row##suffix, \
-            op##_finish_row##suffix                                              \
+            op##_finish_row##suffix, (kinds) == 1 ? ring_sum : ring_join,        \
+            (kinds) == 1 ? ring_sum : ring_shift                                 \
     }
 
 #if RG_REAL_F64
-#define RG_BOX_ROWS(op, kinds)              \
-    RG_BOX_ROWS_OF(op, kinds, _f64, RG_F64) \
-    static const box_rows op##_rows[] = { [RG_F64] = RG_BOX_ROW(op, _f64) };
+#define RG_BOX_TYPES(op, kinds, part) RG_BOX_ROW(op, kinds, part, _f64, RG_F64)
+#define RG_BOX_ROWS_OF(op, kinds)               \
+    {                                           \
+        [RG_F64] = RG_BOX_ROWS(op, kinds, _f64) \
+    }
 #else
-#define RG_BOX_ROWS(op, kinds)                                             \
-    RG_BOX_ROWS_OF(op, kinds, _f32, RG_F32)                                \
-    RG_BOX_ROWS_OF(op, kinds, _f16, RG_F16)                                \
-    RG_BOX_ROWS_OF(op, kinds, _bf16, RG_BF16)                              \
-    static const box_rows op##_rows[] = { [RG_F32] = RG_BOX_ROW(op, _f32), \
-                                          [RG_F16] = RG_BOX_ROW(op, _f16), \
-                                          [RG_BF16] = RG_BOX_ROW(op, _bf16) };
+#define RG_BOX_TYPES(op, kinds, part)         \
+    RG_BOX_ROW(op, kinds, part, _f32, RG_F32) \
+    RG_BOX_ROW(op, kinds, part, _f16, RG_F16) \
+    RG_BOX_ROW(op, kinds, part, _bf16, RG_BF16)
+#define RG_BOX_ROWS_OF(op, kinds)                                                         \
+    {                                                                                     \
+        [RG_F32] = RG_BOX_ROWS(op, kinds, _f32), [RG_F16] = RG_BOX_ROWS(op, kinds, _f16), \
+        [RG_BF16] = RG_BOX_ROWS(op, kinds, _bf16)                                         \
+    }
 #endif
+
+/* ---- strips ---- */
 
 /* Takes the lines of a strip from the unit's scratch; padded rows begin as zeros, since their ends
  * stay so. */
@@ -354,6 +335,7 @@ RG_INLINE void place_lines(box_strip *b, window_chain *c, real *buffer, int kind
     buffer += kinds * l.line;
     b->across = buffer;
     buffer += kinds * l.across;
+    b->middle = b->kept = b->from; /* not used in a forward pass */
     if (!gradient)
         return;
     b->middle = memset(buffer, 0, (size_t)(kinds * l.padded) * sizeof(real));
@@ -362,42 +344,38 @@ RG_INLINE void place_lines(box_strip *b, window_chain *c, real *buffer, int kind
     b->kept = buffer + kinds * l.ring;
 }
 
-/* Strip number i. in[0] is dy, or x where there is none. */
-RG_INLINE box_strip strip_of(const rg_box_shape *s, const void *const in[2], void *out, bool dy,
-                             int64_t i, const rg_dtype T, int64_t *band)
+/* Strip number i. */
+RG_INLINE box_strip strip_of(const rg_box_args *a, int64_t i, const rg_dtype T)
 {
+    const rg_box_shape *s = &a->shape;
     const int64_t column = i / s->bands, image = column / s->blocks;
     const int64_t channel = column % s->blocks * s->block;
     box_strip b = { .s = s, .channels = least(s->block, s->channels - channel) };
-    *band = i % s->bands;
-    b.step[0] = s->step[0];
-    b.step[1] = s->step[dy ? 1 : 0];
-    b.step[2] = s->step[dy ? 2 : 1];
     b.flat = s->dense && b.channels == s->channels;
     for (int t = 0; t < RG_BOX_TENSORS; t++)
-        b.flat &= b.step[t][2] == s->channels;
-    for (int t = 0; t < 2; t++)
-        b.in[t] = at(in[t], image * b.step[t][0] + channel * b.step[t][3], T);
-    b.out = at_out(out, image * b.step[2][0] + channel * b.step[2][3], T);
+        b.flat &= s->step[t][2] == s->channels;
+    b.in[0] = at(a->dy, image * s->step[0][0] + channel * s->step[0][3], T);
+    b.in[1] = at(a->x, image * s->step[1][0] + channel * s->step[1][3], T);
+    b.out = at_out(a->out, image * s->step[2][0] + channel * s->step[2][3], T);
     return b;
 }
 
-/* All strips of units begin to end - 1. */
-RG_OUTLINE void box_units(const rg_box_shape *s, const void *k, const void *const in[2], void *out,
-                          void *scratch, const box_rows *rows, int kinds, bool gradient,
-                          int64_t begin, int64_t end, rg_dtype T)
+/* All strips of units begin to end - 1; k: the constants of the formulas. */
+RG_OUTLINE void box_units(const rg_box_args *a, const void *k, const box_rows *rows, int kinds,
+                          bool gradient, int64_t begin, int64_t end, rg_dtype T)
 {
+    const rg_box_shape *s = &a->shape;
     const int64_t strips = s->images * s->blocks * s->bands;
     for (int64_t u = begin; u < end; u++) {
-        real *const buffer = (real *)(void *)((char *)scratch + u * s->scratch_bytes);
+        real *const buffer = (real *)(void *)((char *)a->scratch + u * s->scratch_bytes);
         const int64_t first = strips / s->units * u + least(strips % s->units, u);
         const int64_t last = first + strips / s->units + (u < strips % s->units);
         for (int64_t i = first; i < last; i++) {
-            int64_t band;
-            box_strip b = strip_of(s, in, out, gradient, i, T, &band);
+            const int64_t band = i % s->bands;
+            box_strip b = strip_of(a, i, T);
             window_chain c = { .span = s->row,
-                               .first_rule = kinds == 1 ? ring_sum : ring_join,
-                               .second_rule = kinds == 1 ? ring_sum : ring_shift,
+                               .first_rule = rows->first_rule,
+                               .second_rule = rows->second_rule,
                                .begin = band * s->band,
                                .end = least((band + 1) * s->band, s->row.size) };
             b.k = k;
@@ -409,5 +387,27 @@ RG_OUTLINE void box_units(const rg_box_shape *s, const void *k, const void *cons
         }
     }
 }
+
+/* The kernels of an op, from its formulas op_fill, op_result, op_middle and op_finish; `constants`
+ * is the type that they read, cast from member `numbers` of the args. */
+#define RG_BOX_KERNEL(op, kinds, constants, numbers, name, gradient)                               \
+    RG_INLINE void op##_##name(const rg_box_args *a, int64_t begin, int64_t end, const rg_dtype T) \
+    {                                                                                              \
+        const constants k = constants##_of(&a->numbers);                                           \
+        box_units(a, &k, &op##_rows[T], kinds, gradient, begin, end, T);                           \
+    }                                                                                              \
+    RG_KERNEL(op##_##name, rg_box_args)
+#define RG_BOX_KERNELS_OF(op, kinds, constants, numbers)           \
+    RG_BOX_STEP(op, kinds, fill)                                   \
+    RG_BOX_STEP(op, kinds, result)                                 \
+    RG_BOX_STEP(op, kinds, middle)                                 \
+    RG_BOX_STEP(op, kinds, finish)                                 \
+    static const box_rows op##_rows[] = RG_BOX_ROWS_OF(op, kinds); \
+    RG_BOX_KERNEL(op, kinds, constants, numbers, forward, false)   \
+    RG_BOX_KERNEL(op, kinds, constants, numbers, gradient, true)
+#define RG_BOX_TABLE(op)                                                                   \
+    {                                                                                      \
+        [RG_BOX_FORWARD] = RG_ROW(op##_forward), [RG_BOX_GRADIENT] = RG_ROW(op##_gradient) \
+    }
 
 #endif

@@ -6,23 +6,10 @@
  * cuts the clip out of that region, y = C(N(P(x))). P and C are paddings, negative where they cut,
  * and the gradient goes back through all three. The region is the clip and all pixels of the image
  * that its windows see. */
-#include "ops/window_norm/clip_record.h"
 #include "core/integer.h"
-#include "ops/ops.h"
+#include "ops/window_norm/box_record.h"
 
 #include <retrograde/pad.h>
-
-rg_status rg_box_clip_shapes(const char *who, const rg_box_clip *clip, const rg_tensor_desc *x,
-                             rg_tensor_desc *y)
-{
-    RG_TRY(rg_box_shapes(who, x, y));
-    for (int a = 0; a < 2; a++) {
-        if (clip->output[a] > 0)
-            y->dims[x->rank - 3 + a] = clip->output[a];
-    }
-    *y = rg_tensor_desc_dense(y->dtype, y->rank, y->dims);
-    return rg_shape_check(y, who, NULL);
-}
 
 /* P and C, and the shape of the region. */
 typedef struct region {
@@ -31,13 +18,13 @@ typedef struct region {
     bool is_x, is_y; /* the region is x, or y: there is nothing to cut or to add */
 } region;
 
-static region find_region(const rg_box_clip *clip, const rg_tensor_desc *x, const rg_tensor_desc *y)
+static region find_region(const rg_box_plan *plan, const rg_tensor_desc *x, const rg_tensor_desc *y)
 {
     region r = { rg_pad_desc_default(), rg_pad_desc_default(), *x, true, true };
     for (int a = 0; a < 2; a++) {
         const int32_t d = x->rank - 3 + a;
-        const int64_t before = clip->window[a] / 2, after = (clip->window[a] - 1) / 2;
-        const int64_t size = x->dims[d], begin = clip->offset[a], end = begin + y->dims[d];
+        const int64_t before = plan->window[a] / 2, after = (plan->window[a] - 1) / 2;
+        const int64_t size = x->dims[d], begin = plan->offset[a], end = begin + y->dims[d];
         const int64_t first = rg_min(begin, rg_max(begin - before, 0));
         const int64_t last = rg_max(end, rg_min(end + after, size));
         r.desc.dims[d] = last - first;
@@ -93,11 +80,11 @@ static rg_status take_region(const rg_call *call, const region *r, rg_tensor **m
     return record_pad(call, &r->from_x, call->x[0], *made);
 }
 
-rg_status rg_box_clip_forward(rg_call *call, const rg_box_clip *clip, rg_box_whole *whole)
+rg_status rg_box_forward(rg_call *call, const rg_box_plan *plan)
 {
-    const region r = find_region(clip, &call->x[0]->desc, &call->y[0]->desc);
+    const region r = find_region(plan, &call->x[0]->desc, &call->y[0]->desc);
     if ((r.is_x && r.is_y) || rg_shape_count(&call->y[0]->desc) == 0)
-        return whole(call);
+        return rg_box_record(call, plan, false);
     rg_call part = part_of(call, call->op, call->desc);
     rg_tensor *x = NULL, *y = NULL;
     rg_status status = take_region(call, &r, &x, &part.x[0]);
@@ -105,7 +92,7 @@ rg_status rg_box_clip_forward(rg_call *call, const rg_box_clip *clip, rg_box_who
         status = rg_tensor_create_temporary(call->commands, &r.desc, &y);
     part.y[0] = r.is_y ? call->y[0] : y;
     if (status == RG_OK)
-        status = whole(&part);
+        status = rg_box_record(&part, plan, false);
     if (status == RG_OK && !r.is_y)
         status = record_pad(call, &r.to_y, y, call->y[0]);
     rg_tensor_destroy(x);
@@ -113,11 +100,11 @@ rg_status rg_box_clip_forward(rg_call *call, const rg_box_clip *clip, rg_box_who
     return status;
 }
 
-rg_status rg_box_clip_gradient(rg_call *call, const rg_box_clip *clip, rg_box_whole *whole)
+rg_status rg_box_gradient(rg_call *call, const rg_box_plan *plan)
 {
-    const region r = find_region(clip, &call->x[0]->desc, &call->dy[0]->desc);
+    const region r = find_region(plan, &call->x[0]->desc, &call->dy[0]->desc);
     if (r.is_x && r.is_y)
-        return whole(call);
+        return rg_box_record(call, plan, true);
     rg_call part = part_of(call, call->op, call->desc);
     rg_tensor *x = NULL, *dy = NULL, *dx = NULL;
     rg_status status = take_region(call, &r, &x, &part.x[0]);
@@ -131,7 +118,7 @@ rg_status rg_box_clip_gradient(rg_call *call, const rg_box_clip *clip, rg_box_wh
     part.dx[0] = r.is_x ? call->dx[0] : dx;
     part.add = r.is_x ? call->add : 0;
     if (status == RG_OK)
-        status = whole(&part);
+        status = rg_box_record(&part, plan, true);
     if (status == RG_OK && !r.is_x)
         status = record_pad_gradient(call, &r.from_x, dx, call->dx[0], call->add);
     rg_tensor_destroy(x);

@@ -146,8 +146,11 @@ RG_INLINE void ring_add_zeros(window_ring *r, window_rule *rule, real *sum)
 
 /* ---- a chain: what a normalisation by windows does, line after line ---- */
 
-/* fill gives the line of a position, finish takes the sum over its window. In a gradient middle
- * takes that, gives a line in turn, and finish takes the sum of those over the mirrored window. */
+/* What is done at a position: fill gives its line, finish takes the sum over its window. In a
+ * gradient middle takes that sum and gives a second line, and finish takes the sum of those over
+ * the mirrored window. `sum` is NULL in fill, `to` in finish. */
+typedef void chain_step(const void *job, int64_t position, const real *sum, real *to);
+
 typedef struct window_chain {
     rg_span span;
     int64_t begin, end; /* positions of the results; begin is 0 where windows are wide */
@@ -156,12 +159,8 @@ typedef struct window_chain {
     real *sum;
 } window_chain;
 
-typedef void chain_fill(const void *job, int64_t position, real *to);
-typedef void chain_middle(const void *job, int64_t position, const real *sum, real *to);
-typedef void chain_finish(const void *job, int64_t position, const real *sum);
-
 /* Place `t` comes into the ring; the sum is made where `wanted`. */
-RG_INLINE void chain_place(window_chain *c, const void *job, chain_fill *fill, int64_t t,
+RG_INLINE void chain_place(window_chain *c, const void *job, chain_step *fill, int64_t t,
                            bool wanted)
 {
     const int64_t position = t - c->span.before;
@@ -170,23 +169,22 @@ RG_INLINE void chain_place(window_chain *c, const void *job, chain_fill *fill, i
         ring_add_zeros(&c->first, c->first_rule, sum);
         return;
     }
-    fill(job, position, ring_next(&c->first));
+    fill(job, position, NULL, ring_next(&c->first));
     c->first_rule(&c->first, sum);
 }
 
-RG_INLINE void chain_forward(window_chain *c, const void *job, chain_fill *fill,
-                             chain_finish *finish)
+RG_INLINE void chain_forward(window_chain *c, const void *job, chain_step *fill, chain_step *finish)
 {
     const int64_t reach = c->span.width - 1;
     for (int64_t t = c->begin; t < c->end + reach; t++) {
         chain_place(c, job, fill, t, t - reach >= c->begin);
         if (t - reach >= c->begin)
-            finish(job, t - reach, c->sum);
+            finish(job, t - reach, c->sum, NULL);
     }
 }
 
-RG_INLINE void chain_gradient(window_chain *c, const void *job, chain_fill *fill,
-                              chain_middle *middle, chain_finish *finish)
+RG_INLINE void chain_gradient(window_chain *c, const void *job, chain_step *fill,
+                              chain_step *middle, chain_step *finish)
 {
     const int64_t reach = c->span.width - 1, after = c->span.after;
     int64_t from = c->begin > after ? c->begin - after : 0; /* the first place that is needed */
@@ -202,7 +200,7 @@ RG_INLINE void chain_gradient(window_chain *c, const void *job, chain_fill *fill
             c->second_rule(&c->second, sum);
         }
         if (sum != NULL)
-            finish(job, i, sum);
+            finish(job, i, sum, NULL);
     }
 }
 
