@@ -211,12 +211,11 @@ static rg_status record_statistics(rg_call *call, const rg_batch_norm_tensors *t
 {
     if (((const rg_batch_norm_desc *)call->desc)->statistics == RG_BATCH_NORM_GIVEN)
         return rg_batch_norm_record_merge(call, t, t->any, before, returns);
-    const rg_tensor_desc *const descs[] = { &t->x->desc };
-    const rg_channels shape = rg_channels_make(descs, 1, 0);
+    const rg_channels shape = rg_batch_norm_shape_of(t);
     const int64_t dims[] = { shape.parts, RG_NORM_PARTIAL, shape.channels };
     rg_tensor *partial;
     RG_TRY(rg_norm_temporary(call, rg_norm_real(t->x->desc.dtype), 3, dims, &partial));
-    rg_status status = rg_batch_norm_record_parts(call, partial);
+    rg_status status = rg_batch_norm_record_parts(call, t, partial);
     if (status == RG_OK)
         status = rg_batch_norm_record_merge(call, t, partial, before, returns);
     rg_tensor_destroy(partial);
@@ -239,9 +238,9 @@ static rg_status take_moments(rg_call *call, rg_batch_norm_tensors *t, rg_tensor
     return RG_OK;
 }
 
-static rg_status forward_whole(rg_call *call)
+static rg_status forward_whole(rg_call *call, bool chained)
 {
-    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call);
+    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call, chained);
     rg_tensor *made;
     RG_TRY(take_moments(call, &t, &made));
     rg_status status = record_statistics(call, &t, 0, true);
@@ -251,15 +250,15 @@ static rg_status forward_whole(rg_call *call)
     return status;
 }
 
-static rg_status forward(rg_call *call)
+static rg_status record_forward(rg_call *call, bool chained)
 {
     const rg_batch_norm_desc *d = call->desc;
     if (d->phase == RG_BATCH_NORM_WHOLE)
-        return forward_whole(call);
+        return forward_whole(call, chained);
     RG_CHECK(call->state != NULL, RG_INVALID_ARGUMENT,
              "batch_norm: phase normalize reads its statistics from the state, which is NULL");
     int64_t *progress = call->state->progress;
-    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call);
+    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call, chained);
     t.moments = rg_state_slot_tensor(call->state, MOMENTS);
     if (d->phase == RG_BATCH_NORM_NORMALIZE) {
         RG_CHECK(progress[COUNTED] > 0, RG_INVALID_STATE,
@@ -285,8 +284,7 @@ static rg_status forward(rg_call *call)
 static rg_status sum_up(rg_call *call, const rg_batch_norm_tensors *t, const rg_tensor *factors,
                         int64_t count, bool before)
 {
-    const rg_tensor_desc *const descs[] = { &t->x->desc };
-    const rg_channels shape = rg_channels_make(descs, 1, 0);
+    const rg_channels shape = rg_batch_norm_shape_of(t);
     const int64_t dims[] = { shape.parts, 2, shape.channels };
     rg_tensor *partial;
     RG_TRY(rg_norm_temporary(call, rg_norm_real(t->x->desc.dtype), 3, dims, &partial));
@@ -379,10 +377,10 @@ static rg_status gradient_phase(rg_call *call, const rg_batch_norm_tensors *t,
                                                 : gradient_normalize(call, t, factors);
 }
 
-static rg_status gradient(rg_call *call)
+static rg_status record_gradient(rg_call *call, bool chained)
 {
     const rg_batch_norm_desc *d = call->desc;
-    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call);
+    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call, chained);
     const int64_t factor_dims[] = { RG_NORM_FACTORS, rg_batch_norm_channels_of(t.x) };
     const int64_t sum_dims[] = { 2, rg_batch_norm_channels_of(t.x) };
     rg_tensor *moments, *factors = NULL, *sums = NULL;
@@ -401,6 +399,23 @@ static rg_status gradient(rg_call *call)
     return status;
 }
 
+rg_status rg_batch_norm_record(rg_call *call, const rg_batch_norm_request *request, bool chained)
+{
+    return request->gradient ? record_gradient(call, chained) : record_forward(call, chained);
+}
+
+static const rg_strategy *const strategies[] = { &rg_batch_norm_chains, &rg_batch_norm_rows, NULL };
+
+static rg_status forward(rg_call *call)
+{
+    return rg_strategy_run(call, strategies, &(rg_batch_norm_request){ .gradient = false });
+}
+
+static rg_status gradient(rg_call *call)
+{
+    return rg_strategy_run(call, strategies, &(rg_batch_norm_request){ .gradient = true });
+}
+
 RG_OP_DEFINE(
     batch_norm, .text = "batch normalization", .desc = { fields, &defaults, sizeof defaults },
     .inputs = (const char *const[]){ "x", "gamma", "beta", "mean", "variance", NULL },
@@ -410,7 +425,8 @@ RG_OP_DEFINE(
     .input_names = input_names, .check = check, .shapes = shapes, .state = make_slots, .fits = fits,
     .fills_state = fills_state, .reads = reads, .optional_dy = 6, .shares_state = shares_state,
     .forward = forward, .gradient = gradient,
-    .fusion = { .is_cheap = true, .keep_first_output = keep_first_output });
+    .fusion = { .is_cheap = true, .keep_first_output = keep_first_output },
+    .strategies = (const rg_strategy *const *const[]){ strategies, NULL });
 
 rg_status rg_batch_norm_create(rg_device *device, const rg_batch_norm_desc *desc,
                                rg_kernel **kernel)

@@ -37,10 +37,12 @@ static rg_dtype dtype_of_parameters(const rg_call *call)
                                                    : rg_norm_real(call->x[0]->desc.dtype);
 }
 
-rg_batch_norm_tensors rg_batch_norm_tensors_of(const rg_call *call)
+rg_batch_norm_tensors rg_batch_norm_tensors_of(const rg_call *call, bool chained)
 {
     const rg_batch_norm_desc *d = call->desc;
-    rg_batch_norm_tensors t = { .x = call->x[0], .at = rg_batch_norm_inputs_of(d) };
+    rg_batch_norm_tensors t = { .x = call->x[0],
+                                .at = rg_batch_norm_inputs_of(d),
+                                .chained = chained };
     t.any = t.x;
     t.gamma = t.at.gamma > 0 && call->x[t.at.gamma] != NULL ? call->x[t.at.gamma] : t.any;
     t.beta = t.at.beta > 0 && call->x[t.at.beta] != NULL ? call->x[t.at.beta] : t.any;
@@ -53,6 +55,11 @@ rg_batch_norm_tensors rg_batch_norm_tensors_of(const rg_call *call)
                                          .has_gamma = t.gamma != t.any,
                                          .has_beta = t.beta != t.any };
     return t;
+}
+
+rg_channels rg_batch_norm_shape_of(const rg_batch_norm_tensors *t)
+{
+    return rg_channels_make((const rg_tensor_desc *const[]){ &t->x->desc }, 1, 0, t->chained);
 }
 
 int64_t rg_batch_norm_channels_of(const rg_tensor *x)
@@ -72,17 +79,17 @@ const rg_tensor *rg_batch_norm_slot(const rg_call *call, int32_t index, const rg
 
 /* ---- launches, in the order of the kernels ---- */
 
-rg_status rg_batch_norm_record_parts(rg_call *call, const rg_tensor *partial)
+rg_status rg_batch_norm_record_parts(rg_call *call, const rg_batch_norm_tensors *t,
+                                     const rg_tensor *partial)
 {
-    const rg_tensor_desc *const descs[] = { &call->x[0]->desc };
-    rg_batch_norm_parts_args args = { .shape = rg_channels_make(descs, 1, 0) };
-    const rg_launch launch = { .tensors = { RG_BIND(args, x, call->x[0]),
+    rg_batch_norm_parts_args args = { .shape = rg_batch_norm_shape_of(t) };
+    const rg_launch launch = { .tensors = { RG_BIND(args, x, t->x),
                                             RG_BIND(args, partial, partial) },
                                .kernel = RG_BATCH_NORM_PARTS,
-                               .dtype = descs[0]->dtype,
+                               .dtype = t->x->desc.dtype,
                                RG_ARGS(args),
                                .units = rg_channels_units(&args.shape),
-                               .bytes = rg_move_bytes(call->x[0]) };
+                               .bytes = rg_move_bytes(t->x) };
     return rg_record(call, &launch);
 }
 
@@ -90,8 +97,7 @@ rg_status rg_batch_norm_record_merge(rg_call *call, const rg_batch_norm_tensors 
                                      const rg_tensor *partial, int64_t before, bool returns)
 {
     const rg_batch_norm_desc *d = call->desc;
-    const rg_tensor_desc *const descs[] = { &t->x->desc };
-    const rg_channels shape = rg_channels_make(descs, 1, 0);
+    const rg_channels shape = rg_batch_norm_shape_of(t);
     const bool gives = returns && rg_batch_norm_gives_statistics(d),
                given = d->statistics == RG_BATCH_NORM_GIVEN;
     const rg_tensor *mean_out = gives ? call->y[1] : t->any;
@@ -133,7 +139,7 @@ rg_status rg_batch_norm_record_forward(rg_call *call, const rg_batch_norm_tensor
 {
     const rg_batch_norm_desc *d = call->desc;
     const rg_tensor_desc *const descs[] = { &t->x->desc, &call->y[0]->desc };
-    rg_batch_norm_args args = { .shape = rg_channels_make(descs, 2, 0),
+    rg_batch_norm_args args = { .shape = rg_channels_make(descs, 2, 0, t->chained),
                                 .parameters = t->parameters,
                                 .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, false) };
     const rg_launch launch = { .tensors = { RG_BIND(args, x, t->x), RG_BIND(args, gamma, t->gamma),
@@ -155,7 +161,7 @@ rg_status rg_batch_norm_record_sums(rg_call *call, const rg_batch_norm_tensors *
     const rg_batch_norm_desc *d = call->desc;
     const rg_tensor_desc *const descs[] = { &call->dy[0]->desc, &t->x->desc };
     const rg_batch_norm_sums_args args = {
-        .shape = rg_channels_make(descs, 2, 0),
+        .shape = rg_channels_make(descs, 2, 0, t->chained),
         .parameters = t->parameters,
         .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, true),
     };
@@ -195,8 +201,7 @@ rg_status rg_batch_norm_record_join(rg_call *call, const rg_batch_norm_tensors *
                                     int64_t count, bool before)
 {
     const rg_batch_norm_desc *d = call->desc;
-    const rg_tensor_desc *const descs[] = { &t->x->desc };
-    const rg_channels shape = rg_channels_make(descs, 1, 0);
+    const rg_channels shape = rg_batch_norm_shape_of(t);
     const rg_tensor *dmean_out = has_dy(call, 1) ? call->dy[1] : t->any;
     const rg_tensor *dvariance_out = has_dy(call, 2) ? call->dy[2] : t->any;
     const rg_tensor *dgamma, *dbeta, *dmean, *dvariance;
@@ -247,7 +252,7 @@ rg_status rg_batch_norm_record_gradient(rg_call *call, const rg_batch_norm_tenso
         return RG_OK;
     const rg_tensor_desc *const descs[] = { &call->dy[0]->desc, &t->x->desc, &dx->desc };
     rg_batch_norm_gradient_args args = {
-        .shape = rg_channels_make(descs, 3, 0),
+        .shape = rg_channels_make(descs, 3, 0, t->chained),
         .parameters = t->parameters,
         .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, true),
         .given = d->statistics == RG_BATCH_NORM_GIVEN,

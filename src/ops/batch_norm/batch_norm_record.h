@@ -6,6 +6,7 @@
 
 #include "ops/batch_norm/batch_norm.h"
 #include "ops/norm/norm_record.h"
+#include "runtime/strategy.h"
 
 /* ---- inputs and the state ---- */
 
@@ -34,9 +35,13 @@ typedef struct rg_batch_norm_tensors {
     const rg_tensor *moments, *sums;
     rg_norm_parameters parameters;
     rg_batch_norm_inputs at;
+    bool chained; /* rows are taken side by side */
 } rg_batch_norm_tensors;
 
-rg_batch_norm_tensors rg_batch_norm_tensors_of(const rg_call *call);
+rg_batch_norm_tensors rg_batch_norm_tensors_of(const rg_call *call, bool chained);
+
+/* The shape of x: how it is cut into units. */
+rg_channels rg_batch_norm_shape_of(const rg_batch_norm_tensors *t);
 
 int64_t rg_batch_norm_channels_of(const rg_tensor *x);
 
@@ -44,9 +49,21 @@ int64_t rg_batch_norm_rows_of(const rg_tensor *x);
 
 const rg_tensor *rg_batch_norm_slot(const rg_call *call, int32_t index, const rg_tensor *otherwise);
 
+/* ---- strategies ---- */
+
+/* What strategies record: forward or gradient of the call. */
+typedef struct rg_batch_norm_request {
+    bool gradient;
+} rg_batch_norm_request;
+extern const rg_strategy rg_batch_norm_chains, rg_batch_norm_rows;
+
+/* All launches of a call; rows that are short are taken side by side where `chained`. */
+rg_status rg_batch_norm_record(rg_call *call, const rg_batch_norm_request *request, bool chained);
+
 /* ---- launches, in the order of the kernels ---- */
 
-rg_status rg_batch_norm_record_parts(rg_call *call, const rg_tensor *partial);
+rg_status rg_batch_norm_record_parts(rg_call *call, const rg_batch_norm_tensors *t,
+                                     const rg_tensor *partial);
 
 /* `returns`: whether outputs mean and variance are written, too. */
 rg_status rg_batch_norm_record_merge(rg_call *call, const rg_batch_norm_tensors *t,

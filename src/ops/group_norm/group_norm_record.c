@@ -19,7 +19,7 @@ rg_group_norm_shape rg_group_norm_shape_of(const rg_call *call, bool gradient)
     for (int t = 0; t < count; t++)
         descs[t] = gradient ? &backward[t]->desc : &forward[t]->desc;
     rg_group_norm_shape s = {
-        .channels = rg_channels_make(descs, count, rg_group_norm_axis_of(d, x->desc.rank)),
+        .channels = rg_channels_make(descs, count, rg_group_norm_axis_of(d, x->desc.rank), true),
         .groups = rg_group_norm_groups_of(d, &x->desc),
         .epsilon = d->epsilon,
         .neuron = rg_norm_neuron_of(&d->neuron, x->desc.dtype, gradient),

@@ -39,7 +39,8 @@ static void launch(const void *args, const rg_cuda_place *place)
 {
     const rg_box_args *a = (const rg_box_args *)args;
     const box_data d = box_data_of(a);
-    launch_box<T, contrast<T>, GRADIENT>(&a->shape, &d, contrast_constants_of<real<T>>(&a->numbers), place);
+    launch_box<T, contrast<T>, GRADIENT>(&a->shape, &d, contrast_constants_of<real<T>>(&a->numbers),
+                                         place);
 }
 
 template <rg_dtype T> static void forward(const void *args, const rg_cuda_place *place)

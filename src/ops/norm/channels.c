@@ -9,26 +9,23 @@
 /* A part has about PART_ELEMENTS elements, and at least MIN_ROWS rows, so that storing its sums
  * costs little. There are at most MAX_PARTS parts, so that joining them costs little, unless a part
  * would exceed MAX_ROWS rows a sum. Chains make rows long enough to be worth a loop. */
-static void cut(rg_channels *s)
+enum { ROW_ELEMENTS = 256 };
+
+static void cut(rg_channels *s, bool chained)
 {
-    enum {
-        PART_ELEMENTS = 65536,
-        MIN_ROWS = 64,
-        MAX_PARTS = 1024,
-        ROW_ELEMENTS = 256,
-        MAX_ROWS = 1024
-    };
+    enum { PART_ELEMENTS = 65536, MIN_ROWS = 64, MAX_PARTS = 1024, MAX_ROWS = 1024 };
     const int64_t channels = rg_max(s->channels, 1);
     s->blocks = rg_ceil_div(channels, RG_CHANNEL_COLUMNS);
     s->block = rg_ceil_div(channels, s->blocks);
-    s->chains = rg_max(ROW_ELEMENTS / s->block, 1);
+    s->chains = chained ? rg_max(ROW_ELEMENTS / s->block, 1) : 1;
     s->part =
         rg_max(rg_max(PART_ELEMENTS / channels, MIN_ROWS), rg_ceil_div(s->rows.count, MAX_PARTS));
     s->part = s->part < MAX_ROWS * s->chains ? s->part : MAX_ROWS * s->chains;
     s->parts = rg_ceil_div(s->rows.count, s->part);
 }
 
-rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, int32_t axis)
+rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, int32_t axis,
+                             bool chained)
 {
     const int32_t last = descs[0]->rank - 1;
     assert(last >= axis);
@@ -43,6 +40,11 @@ rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, i
         s.joined &= s.rows.rank == 0 || s.rows.strides[t][0] == s.channels;
     }
     s.joined &= s.dense;
-    cut(&s);
+    cut(&s, chained);
     return s;
+}
+
+bool rg_channels_are_few(int64_t channels)
+{
+    return 2 * channels <= ROW_ELEMENTS;
 }

@@ -24,8 +24,13 @@ typedef struct rg_channels {
     bool joined; /* and every row follows the one before */
 } rg_channels;
 
-/* Of tensors that have the same dims: images are dimensions 0 <= d < axis, rows those behind. */
-rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, int32_t axis);
+/* Of tensors that have the same dims: images are dimensions 0 <= d < axis, rows those behind. Rows
+ * that are short are taken side by side where `chained`. */
+rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, int32_t axis,
+                             bool chained);
+
+/* Whether rows of so many channels are short. */
+bool rg_channels_are_few(int64_t channels);
 
 static inline RG_HOST_DEVICE int64_t rg_channels_units(const rg_channels *s)
 {

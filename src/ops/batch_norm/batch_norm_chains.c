@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Batch normalisation of few channels: several rows side by side, so that loops are long. */
+#include "ops/batch_norm/batch_norm_record.h"
+
+static bool accepts(const rg_call *call, const void *request)
+{
+    (void)request;
+    return rg_channels_are_few(rg_batch_norm_channels_of(call->x[0]));
+}
+
+static rg_status record(rg_call *call, const void *request)
+{
+    return rg_batch_norm_record(call, request, true);
+}
+
+const rg_strategy rg_batch_norm_chains = { "chains", accepts, record };
