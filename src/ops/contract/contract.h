@@ -12,13 +12,14 @@
  *                    a panel of weights, packed before.
  *      in columns    A(r, m, k) = a[r.a + m + k * a_step]
  *                    m: channels, side by side; k: pixels, or rows of a matrix. b is the other
- *                    image as it stands, or rows of the other matrix. The form of gradients of
+ *                    image in place, or rows of the other matrix. The form of gradients of
  *                    weights.
  *
- * All numbers are `real`: whoever calls has converted 16-bit elements. Products are added in the
+ * All numbers are `real`: callers convert 16-bit elements. Products are added in the
  * order of runs and of k, one fused multiply-add each (plain ones where the instruction set has no
  * other), so a result does not depend on how rows and columns are cut into tiles. Long sums follow
- * the rule of core/long_sum.h. Who makes a sum by several calls, with `add`, keeps to its blocks.
+ * the rule of core/long_sum.h. A caller that makes a sum by several calls, with `add`, keeps to its
+ * blocks.
  *
  * A plain product C (M, N) = A (M, K) B (K, N) of dense matrices: B is packed into panels of
  * RG_PANEL columns, [N / RG_PANEL][K][RG_PANEL], columns beyond N zero, for the rows form; then for
@@ -34,14 +35,14 @@
 
 /* Columns of a panel, on every instruction set; results in `c` come in multiples of RG_COLUMN_STEP
  * columns, or in RG_NARROW_PANEL if that is enough. */
-enum { RG_PANEL = 32, RG_NARROW_PANEL = 8, RG_MOST_RUNS = 256 };
+enum { RG_PANEL = 32, RG_NARROW_PANEL = 8, RG_MAX_RUNS = 256 };
 #define RG_COLUMN_STEP 16
 
 typedef struct rg_tile {
     const real *a, *b;
     real *c;
     const rg_k_run *runs;
-    int64_t run_count;              /* at most RG_MOST_RUNS */
+    int64_t run_count;              /* at most RG_MAX_RUNS */
     int64_t a_step, b_step, c_step; /* in elements, see above; c_step between rows of c */
     bool add;                       /* c += the sum */
     bool stream; /* c goes past the cache: its rows are aligned to RG_VECTOR_BYTES, and no `add` */

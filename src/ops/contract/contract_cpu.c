@@ -240,10 +240,10 @@ static const height *const slim = narrow;
 
 /* ---- long sums ---- */
 
-/* A block, cut into runs: those of piece i stand from first[i] on. */
+/* A block, cut into runs: those of piece i begin at first[i]. */
 typedef struct cut_block {
-    rg_k_run runs[RG_MOST_RUNS + RG_SUM_RUNS];
-    int64_t first[RG_SUM_RUNS + RG_MOST_RUNS / RG_CUT_RUNS + 2], pieces;
+    rg_k_run runs[RG_MAX_RUNS + RG_SUM_RUNS];
+    int64_t first[RG_SUM_RUNS + RG_MAX_RUNS / RG_CUT_RUNS + 2], pieces;
 } cut_block;
 
 /* The next `total` products, in pieces that are about equally long. */

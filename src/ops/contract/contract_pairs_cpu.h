@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Blocks of bf16 as contract_pairs.h takes them: their bits are moved, not their values. Two
- * neighbours in k make a word, which stands in a column of `real`. */
+ * neighbours in k make a word, which takes the place of a `real`. */
 #ifndef RG_OPS_CONTRACT_PAIRS_CPU_H
 #define RG_OPS_CONTRACT_PAIRS_CPU_H
 

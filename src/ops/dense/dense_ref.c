@@ -5,7 +5,7 @@
 
 #include <retrograde/dense.h>
 
-/* Sizes, and where things stand in w. */
+/* Sizes, and the steps of w. */
 typedef struct sizes {
     int64_t rows, in, out, step_out, step_in;
 } sizes;

@@ -105,7 +105,7 @@ rg_status rg_fused_backward(rg_call *call, const rg_neuron_desc *neuron, rg_fuse
 static rg_status record_sum(rg_call *call, const rg_tensor *dz, const rg_tensor *db)
 {
     rg_reduce_desc desc = rg_reduce_desc_default();
-    rg_tensor rows = *dz; /* at least two dimensions: a list of none stands for all */
+    rg_tensor rows = *dz; /* at least two dimensions: an empty list means all */
     if (dz->desc.rank == 1) {
         rows.desc.rank = 2;
         rows.desc.dims[0] = 1;

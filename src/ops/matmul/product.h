@@ -60,14 +60,14 @@ typedef struct rg_product_args {
     bool packed;                               /* panels are ready */
     bool across;                               /* a is copied along m, not along k */
     bool pairs;              /* of bf16, large enough to be worth it, by shape alone */
-    bool direct_a, direct_b; /* read where they stand: real numbers, evenly spaced */
+    bool direct_a, direct_b; /* read in place: real numbers, evenly spaced */
     bool direct_c;           /* sums are made where they are wanted, and nothing is done to them */
     int64_t group;           /* panels of a unit */
     int64_t thread_bytes;
 } rg_product_args;
 
 /* Scratch of a thread, in elements: a block of a (rows of `depth` + RG_PRODUCT_GAP elements, so
- * that they do not meet in a cache), a panel of b, sums. */
+ * that they use different cache sets), a panel of b, sums. */
 enum { RG_PRODUCT_GAP = 16 };
 typedef struct rg_product_buffer {
     int64_t depth, a, b, c, c_step;

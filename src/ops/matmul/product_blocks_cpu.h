@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Products of matrices on the CPU: where rows and columns stand, blocks of a, and what is done to
+/* Products of matrices on the CPU: offsets of rows and columns, blocks of a, and what is done to
  * sums before they are stored. What kernels for few rows and for many share. */
 #ifndef RG_OPS_MATMUL_PRODUCT_BLOCKS_CPU_H
 #define RG_OPS_MATMUL_PRODUCT_BLOCKS_CPU_H
@@ -17,7 +17,7 @@ enum {
     DEPTH = RG_PRODUCT_DEPTH,
 };
 
-/* ---- where things stand ---- */
+/* ---- offsets ---- */
 
 /* Some rows or columns of one tensor. */
 typedef struct offsets {
@@ -46,15 +46,15 @@ RG_OUTLINE void find_offsets(offsets *p, const rg_walk *walk, int t, int64_t beg
 }
 
 /* Elements of k that are evenly spaced in tensor t, from k on, at most to `end`. */
-typedef struct stretch {
+typedef struct segment {
     int64_t at, step, count;
-} stretch;
+} segment;
 
-RG_INLINE stretch stretch_of(const rg_walk *walk, int t, int64_t k, int64_t end)
+RG_INLINE segment segment_of(const rg_walk *walk, int t, int64_t k, int64_t end)
 {
     int64_t at[RG_WALK_TENSORS];
     rg_walk_offsets(walk, 2, k, at);
-    stretch s = { .at = at[t], .count = end - k };
+    segment s = { .at = at[t], .count = end - k };
     const int32_t last = walk->rank - 1;
     if (last > 0)
         s.count = least(s.count, walk->dims[last] - k % walk->dims[last]);
@@ -77,7 +77,7 @@ RG_OUTLINE void copy_rows(real *to, int64_t to_step, const operand *a, int64_t k
                           rg_dtype T)
 {
     while (k < end) {
-        const stretch s = stretch_of(a->k, a->t, k, end);
+        const segment s = segment_of(a->k, a->t, k, end);
         for (int64_t i = 0; i < a->lines->count; i++)
             contract_load(to + i * to_step, 1, a->data, a->lines->at[i] + s.at, s.step, s.count, T);
         to += s.count;

@@ -18,7 +18,7 @@ RG_OUTLINE void copy_across(real *to, const operand *a, int64_t k, int64_t end, 
 {
     const offsets *const rows = a->lines;
     while (k < end) {
-        const stretch s = stretch_of(a->k, a->t, k, end);
+        const segment s = segment_of(a->k, a->t, k, end);
         if (rows->step != 0)
             contract_block(to, ROWS, at(a->data, rows->at[0] + s.at, T), rows->step, rows->count,
                            s.step, s.count, T);
@@ -34,7 +34,7 @@ RG_OUTLINE void pack_panel(real *to, const operand *b, int64_t k, int64_t end, r
 {
     const offsets *const columns = b->lines;
     while (k < end) {
-        const stretch s = stretch_of(b->k, b->t, k, end);
+        const segment s = segment_of(b->k, b->t, k, end);
         if (columns->step != 0) {
             contract_pack(to, at(b->data, columns->at[0] + s.at, T), columns->step, columns->count,
                           s.step, s.count, T);
@@ -70,7 +70,7 @@ RG_OUTLINE void pack_bits(real *panel, const operand *b, int64_t k, int64_t end)
     const offsets *const columns = b->lines;
     memset(to, 0, (size_t)(pair_depth(end - k) * PANEL) * sizeof *to);
     for (int64_t i = 0; k < end;) {
-        const stretch s = stretch_of(b->k, b->t, k, end);
+        const segment s = segment_of(b->k, b->t, k, end);
         if (i % 2 == 0 && columns->step != 0) {
             pack_pairs(to + i * PANEL, from + columns->at[0] + s.at, columns->step, columns->count,
                        s.step, s.count);
@@ -94,7 +94,7 @@ RG_OUTLINE void copy_rows_of_bits(real *buffer, int64_t step, const operand *a, 
     for (int64_t i = 0; i < rows->count && count % RG_PAIR_DEPTH != 0; i++)
         memset(to + i * step + count, 0, (size_t)(pair_depth(count) - count) * sizeof *to);
     while (k < end) {
-        const stretch s = stretch_of(a->k, a->t, k, end);
+        const segment s = segment_of(a->k, a->t, k, end);
         if (rows->step != 0)
             copy_bits(to, step, (const uint16_t *)a->data + rows->at[0] + s.at, rows->step,
                       rows->count, s.step, s.count);
@@ -244,7 +244,7 @@ RG_OUTLINE void finish_panel(block *t, const real *sums, int64_t column, rg_dtyp
         finish_tile(&t->end, sums, t->c_step, to);
 }
 
-/* Where a piece of the block's a stands; it is copied unless it can be read in place. */
+/* A piece of the block's a; it is copied unless it can be read in place. */
 RG_INLINE const real *take_a(const block *t, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_product_args *k = t->k;

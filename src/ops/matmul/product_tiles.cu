@@ -15,7 +15,7 @@ enum {
     PITCH = TILE + 4
 };
 
-/* Where rows and columns of the tile, and elements of k, stand. The mirrored ones: of column n
+/* Offsets of rows and columns of the tile, and of elements of k. The mirrored ones: of column n
  * taken as k, and of k taken as column. */
 typedef struct product_offsets {
     int64_t row[TILE], column[TILE], mirrored_column[TILE];

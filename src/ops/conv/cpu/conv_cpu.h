@@ -58,18 +58,19 @@ typedef struct rg_conv_join_args {
 
 /* ---- depthwise, and groups of few channels ----
  *
- * A vector holds neighbouring channels of the result, of any groups. A group has `picks` channels
- * in the source; for each of them a copy of the source is made in which channel c of the result
- * finds the channel that it multiplies:
+ * A vector holds neighbouring channels of the result, of any groups. A group has `group_in`
+ * channels in the source; for each of them a copy of the source is made in which channel c of the
+ * result finds the channel that it multiplies:
  *
- *      result[c]  =  sum over taps and i < picks  of  spread[i][c] * transposed[tap][i][c]
+ *      result[c]  =  sum over taps and i < group_in  of  spread[i][c] * transposed[tap][i][c]
  *
  * This covers convolutions with a channel multiplier, their gradients, and groups of 2 to
- * RG_CONV_GROUPED_MOST channels. A depthwise convolution is the case of one pick, without a copy.
+ * RG_CONV_GROUPED_CHANNELS channels. A depthwise convolution is the case of one channel, without a
+ * copy.
  */
 
 enum {
-    RG_CONV_GROUPED_MOST = 8,      /* channels of a group */
+    RG_CONV_GROUPED_CHANNELS = 8,  /* channels of a group */
     RG_CONV_GROUPED_BLOCK = 16,    /* channels of the result in a unit */
     RG_CONV_GROUPED_ROWS = 8,      /* of a block, at most */
     RG_CONV_VECTOR_BYTES = 64,     /* of a vector, at most */
@@ -79,8 +80,8 @@ enum {
                                                   long as the first two levels of core/long_sum.h */
 };
 
-/* Weights as real, (channels / block, taps, picks, block), channels of the result padded with 0 to
- * a multiple of `block`. A unit is the last dimension. */
+/* Weights as real, (channels / block, taps, group_in, block), channels of the result padded with 0
+ * to a multiple of `block`. A unit is the last dimension. */
 typedef struct rg_conv_transpose_weights_args {
     const void *w;
     void *transposed;
@@ -97,7 +98,7 @@ typedef struct rg_conv_grouped_args {
     bool data;        /* backward data */
     bool plain;       /* no z, nothing to add to, no neuron but relu, b dense */
     /* grouped: */
-    int64_t picks, padded_channels;
+    int64_t group_in, padded_channels;
     int64_t block, blocks; /* rows of a block; blocks of an image */
     int64_t scratch_bytes; /* of a thread */
 } rg_conv_grouped_args;
@@ -132,9 +133,9 @@ static inline int64_t rg_conv_grouped_sums(const rg_conv_shape *s)
 }
 
 enum {
-    RG_CONV_PANEL = 32,      /* channels of a panel of weights: RG_PANEL of the engine */
-    RG_CONV_MOST_RUNS = 256, /* taps of a window, and rows of a block */
-    RG_CONV_MOST_STRIDE = 16,
+    RG_CONV_PANEL = 32,     /* channels of a panel of weights: RG_PANEL of the engine */
+    RG_CONV_MAX_RUNS = 256, /* taps of a window, and rows of a block */
+    RG_CONV_MAX_STRIDE = 16,
     RG_CONV_TILE_ROWS = 14,    /* pixels of a tile of the engine */
     RG_CONV_VECTOR = 16,       /* elements of the longest vector */
     RG_CONV_PAIR_CHANNELS = 64 /* of windows in a unit of pairs, at most */
@@ -144,7 +145,7 @@ enum {
 typedef struct rg_conv_window_axis {
     int64_t outputs, inputs;
     int64_t stride, first, step, taps;
-    int64_t phases;            /* results that an output stands for: */
+    int64_t phases;            /* results that an output consists of: */
     int64_t to_first, to_step; /* to_first + output * to_step + phase, */
     int64_t to_size;           /* if it is less than this */
     int64_t w_first, w_step, window;
@@ -184,7 +185,7 @@ typedef struct rg_conv_rows_args {
     bool by_row;                      /* all panels for one row, not all rows for one panel */
     int64_t transposed_pitch;         /* few results of a pixel: adjacent pixels of a row; or 0 */
     rg_conv_pair_steps pair_steps;
-    int64_t flat; /* of pairs: rows of a block that are summed together */
+    int64_t rows_per_pass; /* of pairs: rows of a block that are summed together */
 } rg_conv_rows_args;
 
 /* Partial sums of dw over slices of the images, [slice][group][channel of windows][tap][channel of

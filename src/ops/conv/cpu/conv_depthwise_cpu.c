@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Depthwise convolution on the CPU, as near to the speed of memory as it gets: vectors of channels,
- * some neighbouring results at once, whose sums stay in registers. Groups of few channels are
- * spread out first. Both stand in one file because both end with any neuron, which is large. */
+/* Depthwise convolution on the CPU, which memory limits: vectors of channels, some neighbouring
+ * results at once, whose sums stay in registers. */
 #include "ops/conv/cpu/conv_depthwise_cpu.h"
 
 /* ---- forward and backward data ---- */
@@ -107,10 +106,10 @@ RG_INLINE void depthwise_results(depthwise_row *d, const depthwise_line *l, int6
         } else if (count == 1) {
             depthwise_block(d, m, 1, false, c, T);
         } else if (is_3x3) {
-            fetch(&d->ahead);
+            prefetch(&d->ahead);
             depthwise_block(d, m, DEPTHWISE_BLOCK, true, c, T);
         } else {
-            fetch(&d->ahead);
+            prefetch(&d->ahead);
             depthwise_block(d, m, DEPTHWISE_BLOCK, false, c, T);
         }
     }
@@ -143,7 +142,7 @@ RG_INLINE void depthwise(const rg_conv_grouped_args *k, int64_t begin, int64_t e
         const int64_t image = unit / rows, row = unit % rows;
         find_rows(&s->row, k->data, row, &d.rows);
         d.from = at(k->conv.from, image * d.source[0], T);
-        d.ahead = fetch_row(s, d.source, k->data, image, &d.rows, k->conv.from, T);
+        d.ahead = prefetch_row(s, d.source, k->data, image, &d.rows, k->conv.from, T);
         for (int64_t f = 0; f < phases; f++) {
             depthwise_line l;
             find_line(&s->column, k->data, f, &l);
@@ -158,14 +157,14 @@ RG_INLINE void depthwise(const rg_conv_grouped_args *k, int64_t begin, int64_t e
 
 /* ---- backward weights ---- */
 
-/* Sums of a slice of the rows for some channels: vectors of them stand side by side, the last one
- * so that it ends where the channels do. */
+/* Sums of a slice of the rows for some channels: vectors of them are adjacent, and the last one
+ * ends with the last channel. */
 typedef struct depthwise_sums {
     const rg_conv_grouped_partials_args *k;
     const char *x, *dy; /* of the image, of the row of windows */
     depthwise_taps rows;
     const depthwise_taps *columns;
-    fetcher ahead[2];     /* of x, dy */
+    prefetcher ahead[2];  /* of x, dy */
     int64_t begin, width; /* channels */
     int64_t slot, c;      /* of the vector being summed: where its sums are, its first channel, */
     int n;                /* and how many it has where it is a part of one */
@@ -208,7 +207,7 @@ RG_OUTLINE void depthwise_tap_part(depthwise_sums *d, int32_t p, int32_t q, int6
     depthwise_tap(d, p, q, begin, end, T, true);
 }
 
-/* Three taps that are neighbours, as the windows are. */
+/* A row of three adjacent taps of adjacent windows. */
 RG_INLINE void depthwise_3x3_rows(depthwise_sums *d, int32_t p, int64_t begin, int64_t end,
                                   const rg_dtype T)
 {
@@ -222,8 +221,8 @@ RG_INLINE void depthwise_3x3_rows(depthwise_sums *d, int32_t p, int64_t begin, i
     vreal u = vload_full(x, 0, T), v = vload_full(x, column, T);
     int64_t j = begin;
     for (; j + DEPTHWISE_BLOCK <= end; j += DEPTHWISE_BLOCK) {
-        fetch(&d->ahead[0]);
-        fetch(&d->ahead[1]);
+        prefetch(&d->ahead[0]);
+        prefetch(&d->ahead[1]);
 #pragma GCC unroll 8
         for (int i = 0; i < DEPTHWISE_BLOCK; i++) {
             const vreal g = vload_full(y, i * s->y[2], T), w = vload_full(x, (i + 2) * column, T);
@@ -251,8 +250,8 @@ RG_INLINE void depthwise_3x3_rows(depthwise_sums *d, int32_t p, int64_t begin, i
     vstore_full(sum, 2 * d->width, RG_REAL, e);
 }
 
-/* Such three of three rows, where there are registers for all: dy is read once, and nine sums wait
- * for each other less than three do. */
+/* The same for three rows of taps at once, where there are registers for all: dy is read once, and
+ * nine independent sums hide the latency that three do not. */
 RG_INLINE void depthwise_3x3(depthwise_sums *d, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_conv_shape *s = &d->k->shape;
@@ -260,7 +259,7 @@ RG_INLINE void depthwise_3x3(depthwise_sums *d, int64_t begin, int64_t end, cons
     const char *x[DEPTHWISE_3X3], *y = at(d->dy, begin * s->y[2] + c, T);
     vreal sum[DEPTHWISE_3X3][DEPTHWISE_3X3], u[DEPTHWISE_3X3], v[DEPTHWISE_3X3];
     real *const sums = d->sum + d->slot;
-    fetcher ahead[2] = { d->ahead[0], d->ahead[1] };
+    prefetcher ahead[2] = { d->ahead[0], d->ahead[1] };
 #pragma GCC unroll 3
     for (int p = 0; p < DEPTHWISE_3X3; p++) {
         x[p] = at(d->x, d->rows.at[p] * s->x[1] + (begin + d->columns->at[0]) * column + c, T);
@@ -272,8 +271,8 @@ RG_INLINE void depthwise_3x3(depthwise_sums *d, int64_t begin, int64_t end, cons
             sum[p][q] = vload_full(sums, (p * DEPTHWISE_3X3 + q) * d->width, RG_REAL);
     }
     for (int64_t j = begin; j < end; j++) {
-        fetch_vector(&ahead[0], T);
-        fetch_vector(&ahead[1], T);
+        prefetch_vector(&ahead[0], T);
+        prefetch_vector(&ahead[1], T);
         const vreal g = vload_full(y, 0, T);
         y = at(y, s->y[2], T);
 #pragma GCC unroll 3
@@ -387,8 +386,8 @@ RG_INLINE void depthwise_partials(const rg_conv_grouped_partials_args *k, int64_
             own.at[0] = i;
             d.x = at(k->x, image * s->x[0], T);
             d.dy = at(k->dy, image * s->y[0] + i * s->y[1], T);
-            d.ahead[0] = fetch_row(s, s->x, false, image, &d.rows, k->x, T);
-            d.ahead[1] = fetch_row(s, s->y, true, image, &own, k->dy, T);
+            d.ahead[0] = prefetch_row(s, s->x, false, image, &d.rows, k->x, T);
+            d.ahead[1] = prefetch_row(s, s->y, true, image, &own, k->dy, T);
             for (int64_t j = 0; j < across; j += run) {
                 depthwise_weights_row(&d, &l, j, least(j + run, across), T);
                 if (run < across)

@@ -14,7 +14,7 @@ enum { DEPTHWISE_BLOCK = 8, DEPTHWISE_3X3 = 3 };
 /* ---- which taps make a result ---- */
 
 /* Tap `tap` of some result is pixel `at` of the source, or on columns `at` from where the result
- * stands in the source. In the order of the source. */
+ * lies in the source. In the order of the source. */
 typedef struct depthwise_taps {
     int32_t count;
     int32_t tap[RG_CONV_DEPTHWISE_TAPS];
@@ -36,7 +36,7 @@ RG_OUTLINE void find_rows(const rg_conv_axis *a, bool data, int64_t r, depthwise
     }
 }
 
-/* Columns of results first, first + step, …, of which number m stands at m * stride in the source.
+/* Columns of results first, first + step, …, of which number m lies at m * stride in the source.
  * Results low <= m < high have all of their taps. */
 typedef struct depthwise_line {
     int64_t first, step, stride, count, low, high;
@@ -77,7 +77,7 @@ RG_OUTLINE void find_line(const rg_conv_axis *a, bool data, int64_t f, depthwise
     l->high = l->high > l->low ? l->high : l->low;
 }
 
-/* The taps of result m alone, from where it stands on. */
+/* Those taps of result m that lie in the source, relative to its position. */
 RG_OUTLINE void keep_inside(const depthwise_line *l, int64_t sources, int64_t m, depthwise_taps *t)
 {
     t->count = 0;
@@ -90,26 +90,26 @@ RG_OUTLINE void keep_inside(const depthwise_line *l, int64_t sources, int64_t m,
     }
 }
 
-/* ---- what comes next ---- */
+/* ---- prefetching ---- */
 
 /* A row that will be read next. It is asked for in the order of memory, a little with every block
- * of results: vectors of channels are read in an order that no machine foresees. */
-typedef struct fetcher {
+ * of results: the hardware does not foresee the order in which vectors of channels are read. */
+typedef struct prefetcher {
     const char *at, *end;
     int64_t pace; /* bytes at a time */
-} fetcher;
+} prefetcher;
 
-enum { FETCH_LINE = 64 };
+enum { LINE_BYTES = 64 };
 
-RG_INLINE void fetch(fetcher *f)
+RG_INLINE void prefetch(prefetcher *f)
 {
     const char *const stop = f->at + f->pace < f->end ? f->at + f->pace : f->end;
-    for (; f->at < stop; f->at += FETCH_LINE)
+    for (; f->at < stop; f->at += LINE_BYTES)
         __builtin_prefetch(f->at, 0, 2);
 }
 
 /* As much as one vector of a result takes. */
-RG_INLINE void fetch_vector(fetcher *f, const rg_dtype T)
+RG_INLINE void prefetch_vector(prefetcher *f, const rg_dtype T)
 {
     if (f->at < f->end) {
         __builtin_prefetch(f->at, 0, 2);
@@ -118,20 +118,20 @@ RG_INLINE void fetch_vector(fetcher *f, const rg_dtype T)
 }
 
 /* The row behind those in `rows`, if pixels are dense; `data`: of windows. */
-RG_OUTLINE fetcher fetch_row(const rg_conv_shape *s, const int64_t step[4], bool data,
-                             int64_t image, const depthwise_taps *rows, const void *from,
-                             rg_dtype T)
+RG_OUTLINE prefetcher prefetch_row(const rg_conv_shape *s, const int64_t step[4], bool data,
+                                   int64_t image, const depthwise_taps *rows, const void *from,
+                                   rg_dtype T)
 {
     const int64_t all = data ? s->row.count : s->row.size, channels = s->groups;
     const int64_t across = data ? s->column.count : s->column.size;
     const int64_t next = image * all + (rows->count > 0 ? rows->at[rows->count - 1] + 1 : 0);
     if (step[2] != channels || step[1] != across * channels || next >= s->images * all ||
         (s->images > 1 && step[0] != all * step[1]))
-        return (fetcher){ from, from, 0 }; /* nothing */
+        return (prefetcher){ from, from, 0 }; /* nothing */
     const char *const first = at(from, next * step[1], T);
     const int64_t bytes = step[1] * (vbytes(T) / VLEN);
     const int64_t blocks = (channels + VLEN - 1) / VLEN * (s->column.count / DEPTHWISE_BLOCK + 1);
-    return (fetcher){ first, first + bytes, (bytes / blocks / FETCH_LINE + 2) * FETCH_LINE };
+    return (prefetcher){ first, first + bytes, (bytes / blocks / LINE_BYTES + 2) * LINE_BYTES };
 }
 
 /* ---- results ---- */
@@ -140,7 +140,7 @@ RG_OUTLINE fetcher fetch_row(const rg_conv_shape *s, const int64_t step[4], bool
 typedef struct depthwise_row {
     const rg_conv_grouped_args *k;
     const char *from; /* of the image */
-    fetcher ahead;
+    prefetcher ahead;
     int64_t to, z;                  /* of the row */
     const int64_t *source, *result; /* steps (image, row, column, channel) */
     int64_t stride, step; /* from result to result: columns of the source, of the result */
@@ -158,13 +158,13 @@ RG_INLINE void finish_in_row(const depthwise_row *d, int64_t j, int64_t c, int n
                     d->result[3], c, n, T, value);
 }
 
-/* Whether whole vectors of the result stand where streaming stores can go: they must be lines,
- * because the other half of a line comes a row of pixels later. */
+/* Whether streaming stores can write whole vectors of the result: they must be cache lines, because
+ * the other half of a line would follow a row of pixels later. */
 RG_INLINE bool depthwise_streams(const rg_conv_grouped_args *k, const int64_t step[4],
                                  const rg_dtype T)
 {
     const int64_t bytes = vbytes(T) / VLEN, all = (step[0] | step[1] | step[2]) * bytes;
-    return vbytes(T) == FETCH_LINE && k->conv.stream && k->plain &&
+    return vbytes(T) == LINE_BYTES && k->conv.stream && k->plain &&
            ((int64_t)(uintptr_t)k->conv.to | all) % vbytes(T) == 0;
 }
 

@@ -27,8 +27,8 @@ static int64_t span(const rg_conv_axis *a, bool data, int64_t rows)
 static double scratch(const rg_conv_shape *s, bool data, int64_t rows)
 {
     const double sources = (double)(data ? s->column.count : s->column.size);
-    const double picks = (double)(data ? s->out : s->in);
-    return RG_CONV_VECTOR_BYTES * (double)span(&s->row, data, rows) * sources * picks;
+    const double group_in = (double)(data ? s->out : s->in);
+    return RG_CONV_VECTOR_BYTES * (double)span(&s->row, data, rows) * sources * group_in;
 }
 
 /* Bytes of a thread that makes dw: x and dy spread out, and sums. */
@@ -63,7 +63,7 @@ static bool accepts_grouped(const rg_call *call, const void *request)
     const rg_conv_shape *s = &p->shape;
     const double max_bytes = 0x1p22;
     const int64_t taps = s->row.window * s->column.window, channels = rg_max(s->in, s->out);
-    return channels <= RG_CONV_GROUPED_MOST && taps <= RG_CONV_DEPTHWISE_TAPS &&
+    return channels <= RG_CONV_GROUPED_CHANNELS && taps <= RG_CONV_DEPTHWISE_TAPS &&
            taps * channels <= 2 * RG_SUM_RUN && partials_scratch(s, 1) <= max_bytes &&
            scratch(s, true, 1) <= max_bytes &&
            rg_call_finds(call, RG_CONV_GROUPED, rg_conv_dtype(p));
@@ -116,8 +116,8 @@ static rg_status record_between(rg_call *call, const rg_conv_pass *p, int64_t ch
                                 int64_t block, rg_launch *launch)
 {
     const rg_conv_shape *s = &p->shape;
-    const int64_t picks = p->kernel == RG_CONV_DATA ? s->out : s->in;
-    const double weights = (double)(s->row.window * s->column.window * picks) * (double)channels;
+    const int64_t group_in = p->kernel == RG_CONV_DATA ? s->out : s->in;
+    const double weights = (double)(s->row.window * s->column.window * group_in) * (double)channels;
     rg_tensor *transposed;
     RG_TRY(rg_conv_temporary(call, p->w->desc.dtype, weights, &transposed));
     rg_status status = record_transpose(call, p, block, transposed);
@@ -141,7 +141,7 @@ static rg_status between_grouped(rg_call *call, const rg_conv_pass *p)
 {
     const rg_conv_shape *s = &p->shape;
     rg_conv_grouped_args args = args_of(call, p);
-    args.picks = args.data ? s->out : s->in;
+    args.group_in = args.data ? s->out : s->in;
     args.padded_channels = rg_round_up(args.channels, RG_CONV_GROUPED_BLOCK);
     args.block = rows_of_block(s, args.data, false);
     args.blocks = rg_ceil_div(args.data ? s->row.size : s->row.count, args.block);

@@ -11,11 +11,11 @@ RG_INLINE void transpose(const rg_conv_transpose_weights_args *k, int64_t begin,
                          const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
-    const int64_t picks = k->data ? s->out : s->in, wide = k->data ? s->in : s->out;
-    const int64_t weights = s->row.window * s->column.window * picks;
+    const int64_t group_in = k->data ? s->out : s->in, wide = k->data ? s->in : s->out;
+    const int64_t weights = s->row.window * s->column.window * group_in;
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t first = unit / weights * k->block;
-        const int64_t tap = unit % weights / picks, pick = unit % picks;
+        const int64_t tap = unit % weights / group_in, pick = unit % group_in;
         const int64_t w = s->w_first + tap / s->column.window * s->w[2] +
                           tap % s->column.window * s->w[3] + pick * s->w[k->data ? 1 : 4];
         real *const to = (real *)k->transposed + unit * k->block;
@@ -33,46 +33,46 @@ RG_INLINE void transpose(const rg_conv_transpose_weights_args *k, int64_t begin,
  * what of them with each pick. */
 typedef struct grouped_lanes {
     int64_t base; /* the first channel */
-    int vectors, n[RG_CONV_GROUPED_MOST];
-    vint index[RG_CONV_GROUPED_MOST];
+    int vectors, n[RG_CONV_GROUPED_CHANNELS];
+    vint index[RG_CONV_GROUPED_CHANNELS];
 } grouped_lanes;
 
-/* Lanes from c on; groups have `wide` of them, and `picks` channels in the source. */
-RG_OUTLINE grouped_lanes find_lanes(int64_t c, int64_t groups, int64_t wide, int64_t picks)
+/* Lanes from c on; groups have `wide` of them, and `group_in` channels in the source. */
+RG_OUTLINE grouped_lanes find_lanes(int64_t c, int64_t groups, int64_t wide, int64_t group_in)
 {
     const int64_t count = least(VLEN, groups * wide - c), first = c / wide;
-    const int64_t channels = ((c + count - 1) / wide - first + 1) * picks;
-    grouped_lanes v = { .base = first * picks, .vectors = (int)((channels + VLEN - 1) / VLEN) };
+    const int64_t channels = ((c + count - 1) / wide - first + 1) * group_in;
+    grouped_lanes v = { .base = first * group_in, .vectors = (int)((channels + VLEN - 1) / VLEN) };
     for (int k = 0; k < v.vectors; k++)
-        v.n[k] = vlanes_left(groups * picks - v.base - k * VLEN);
-    for (int64_t i = 0; i < picks; i++) {
+        v.n[k] = vlanes_left(groups * group_in - v.base - k * VLEN);
+    for (int64_t i = 0; i < group_in; i++) {
         v.index[i] = (vint){ 0 };
         for (int64_t lane = 0; lane < count; lane++)
-            v.index[i][lane] = (intr)((c + lane) / wide * picks + i - v.base);
+            v.index[i][lane] = (intr)((c + lane) / wide * group_in + i - v.base);
     }
     return v;
 }
 
 /* to[pixel][pick] = vectors of lanes, from pixels `pixel` elements apart. */
 RG_INLINE void spread_pixels(const grouped_lanes *v, const char *from, int64_t pixel, int64_t step,
-                             int64_t count, int64_t picks, real *to, const rg_dtype T)
+                             int64_t count, int64_t group_in, real *to, const rg_dtype T)
 {
     const int64_t next = v->vectors * VLEN * step; /* what the next lanes will want */
     const int last = v->vectors - 1;
-    for (int64_t j = 0; j < count; j++, to += picks * VLEN) {
-        vreal x[RG_CONV_GROUPED_MOST];
+    for (int64_t j = 0; j < count; j++, to += group_in * VLEN) {
+        vreal x[RG_CONV_GROUPED_CHANNELS];
         const char *const at_ = at(from, j * pixel, T);
         __builtin_prefetch(at(at_, next, T), 0, 2);
         if (last == 0 && step == 1 && v->n[0] == VLEN) {
             const vreal one = vload_full(at_, 0, T);
-            for (int64_t i = 0; i < picks; i++)
+            for (int64_t i = 0; i < group_in; i++)
                 vstore_full(to, i * VLEN, RG_REAL, vpick(one, v->index[i]));
             continue;
         }
         for (int k = 0; k <= last; k++)
             x[k] = step == 1 ? vload_partial(at_, k * VLEN, v->n[k], T)
                              : vgather(at(at_, k * VLEN * step, T), 0, step, v->n[k], T);
-        for (int64_t i = 0; i < picks; i++) {
+        for (int64_t i = 0; i < group_in; i++) {
             vreal picked = vpick(x[0], v->index[i]);
             for (int k = 1; k <= last; k++)
                 picked = vselect(v->index[i] >= (intr)(k * VLEN), vpick(x[k], v->index[i]), picked);
@@ -82,26 +82,28 @@ RG_INLINE void spread_pixels(const grouped_lanes *v, const char *from, int64_t p
 }
 
 RG_OUTLINE void spread_row(const grouped_lanes *v, const void *from, int64_t first,
-                           const int64_t step[4], int64_t count, int64_t picks, real *to,
+                           const int64_t step[4], int64_t count, int64_t group_in, real *to,
                            rg_dtype T)
 {
     first += v->base * step[3];
-    RG_WITH_TYPE(T, U, spread_pixels(v, at(from, first, U), step[2], step[3], count, picks, to, U));
+    RG_WITH_TYPE(T, U,
+                 spread_pixels(v, at(from, first, U), step[2], step[3], count, group_in, to, U));
 }
 
 /* Rows of the source that rows begin <= r < end of the result take; none: first = last. */
 RG_INLINE void rows_of_source(const rg_conv_axis *a, bool data, int64_t begin, int64_t end,
                               int64_t *first, int64_t *last)
 {
-    const int64_t reach = (a->window - 1) * a->dilation, all = data ? a->count : a->size;
-    *first = data ? floor_div(begin + a->before - reach, a->stride) : begin * a->stride - a->before;
+    const int64_t extent = (a->window - 1) * a->dilation, all = data ? a->count : a->size;
+    *first =
+        data ? floor_div(begin + a->before - extent, a->stride) : begin * a->stride - a->before;
     *last = data ? floor_div(end - 1 + a->before, a->stride) + 1
-                 : (end - 1) * a->stride - a->before + reach + 1;
+                 : (end - 1) * a->stride - a->before + extent + 1;
     *first = *first < 0 ? 0 : least(*first, all);
     *last = *last < *first ? *first : least(*last, all);
 }
 
-/* Where lane c of so many weights stands; further weights are RG_CONV_GROUPED_BLOCK apart. */
+/* The offset of lane c of so many weights; further weights are RG_CONV_GROUPED_BLOCK apart. */
 RG_INLINE int64_t grouped_at(int64_t c, int64_t weights)
 {
     return c / RG_CONV_GROUPED_BLOCK * weights * RG_CONV_GROUPED_BLOCK + c % RG_CONV_GROUPED_BLOCK;
@@ -112,7 +114,7 @@ typedef struct grouped_sums {
     const real *in, *w; /* spread rows from `first` on; weights of the lanes */
     real *sums;         /* vectors: of results, or of weights */
     double *totals;     /* of weights, where a row is longer than a run */
-    int64_t first, columns, picks;
+    int64_t first, columns, group_in;
     int64_t window; /* taps of a row */
     int64_t stride; /* from result to result, in columns of the source */
 } grouped_sums;
@@ -123,7 +125,7 @@ typedef struct grouped_sums {
 RG_INLINE void grouped_block(const grouped_sums *d, const depthwise_taps *rows,
                              const depthwise_taps *across, int64_t m, const int count)
 {
-    const int64_t pixel = d->picks * VLEN, step = d->stride * pixel, picks = d->picks;
+    const int64_t pixel = d->group_in * VLEN, step = d->stride * pixel, group_in = d->group_in;
     vreal sum[DEPTHWISE_BLOCK];
 #pragma GCC unroll 8
     for (int n = 0; n < count; n++)
@@ -133,8 +135,8 @@ RG_INLINE void grouped_block(const grouped_sums *d, const depthwise_taps *rows,
         for (int32_t q = 0; q < across->count; q++) {
             const real *from = row + (m * d->stride + across->at[q]) * pixel;
             const int64_t tap = rows->tap[p] * d->window + across->tap[q];
-            const real *w = d->w + tap * picks * RG_CONV_GROUPED_BLOCK;
-            for (int64_t i = 0; i < picks; i++, from += VLEN, w += RG_CONV_GROUPED_BLOCK) {
+            const real *w = d->w + tap * group_in * RG_CONV_GROUPED_BLOCK;
+            for (int64_t i = 0; i < group_in; i++, from += VLEN, w += RG_CONV_GROUPED_BLOCK) {
                 const vreal a = vload_full(w, 0, RG_REAL);
 #pragma GCC unroll 8
                 for (int n = 0; n < count; n++)
@@ -224,8 +226,8 @@ RG_INLINE void grouped_image(const rg_conv_grouped_args *k, depthwise_row *d, gr
     const bool data = k->data;
     const int64_t sources = data ? s->column.count : s->column.size;
     const int64_t phases = data ? least(s->column.stride, s->column.size) : 1;
-    const int64_t weights = s->row.window * s->column.window * k->picks;
-    const grouped_lanes v = find_lanes(b->c, s->groups, data ? s->in : s->out, k->picks);
+    const int64_t weights = s->row.window * s->column.window * k->group_in;
+    const grouped_lanes v = find_lanes(b->c, s->groups, data ? s->in : s->out, k->group_in);
     real *const buffer =
         (real *)(void *)((char *)k->conv.scratch + rg_thread_pool_index() * k->scratch_bytes);
     real sums[DEPTHWISE_BLOCK * VLEN];
@@ -233,13 +235,13 @@ RG_INLINE void grouped_image(const rg_conv_grouped_args *k, depthwise_row *d, gr
                        .w = (const real *)k->conv.w + grouped_at(b->c, weights),
                        .sums = sums,
                        .columns = sources,
-                       .picks = k->picks,
+                       .group_in = k->group_in,
                        .window = s->column.window };
     int64_t last;
     rows_of_source(&s->row, data, b->begin, b->end, &f.first, &last);
     for (int64_t r = f.first; r < last; r++)
         spread_row(&v, k->conv.from, b->image * d->source[0] + r * d->source[1], d->source, sources,
-                   k->picks, buffer + (r - f.first) * sources * k->picks * VLEN, T);
+                   k->group_in, buffer + (r - f.first) * sources * k->group_in * VLEN, T);
     for (int64_t phase = 0; phase < phases; phase++) {
         depthwise_line l;
         find_line(&s->column, data, phase, &l);
@@ -268,7 +270,7 @@ RG_INLINE void grouped(const rg_conv_grouped_args *k, int64_t begin, int64_t end
 
 /* ---- backward weights ---- */
 
-/* `count` windows: dw[n] += sum of dy x, where x of weight n stands at at[n], and sum at slot[n].
+/* `count` windows: dw[n] += sum of dy x, where x of weight n is at at[n], and its sum at slot[n].
  */
 RG_INLINE void grouped_products(const real *x, int64_t step, const real *y, int64_t count,
                                 real *sum, const int64_t at[], const int64_t slot[], const int N)
@@ -319,9 +321,9 @@ RG_OUTLINE void grouped_weights(const grouped_sums *d, const depthwise_taps *row
                                 const depthwise_taps *across, const real *y, int64_t begin,
                                 int64_t end)
 {
-    const int64_t pixel = d->picks * VLEN, step = d->stride * pixel;
+    const int64_t pixel = d->group_in * VLEN, step = d->stride * pixel;
     const real *const x = d->in + (rows->at[p] - d->first) * d->columns * pixel + begin * step;
-    const int64_t all = across->count * d->picks;
+    const int64_t all = across->count * d->group_in;
     for (int64_t e = 0, n; e < all; e += n) {
         int64_t at[DEPTHWISE_BLOCK], slot[DEPTHWISE_BLOCK];
         const grouped_step *block = grouped_steps;
@@ -329,17 +331,17 @@ RG_OUTLINE void grouped_weights(const grouped_sums *d, const depthwise_taps *row
             block++;
         n = block->weights;
         for (int64_t i = 0; i < n; i++) {
-            const int64_t q = (e + i) / d->picks, pick = (e + i) % d->picks;
+            const int64_t q = (e + i) / d->group_in, pick = (e + i) % d->group_in;
             const int64_t tap = rows->tap[p] * d->window + across->tap[q];
             at[i] = across->at[q] * pixel + pick * VLEN;
-            slot[i] = (tap * d->picks + pick) * VLEN;
+            slot[i] = (tap * d->group_in + pick) * VLEN;
         }
         block->run(x, step, y + begin * VLEN, end - begin, d->sums, at, slot);
     }
 }
 
 /* Rows begin <= i < end of windows of one image, of which columns first <= j < last; windows at the
- * border have taps of their own. dy stands in y, x in d->in. */
+ * border have taps of their own. dy is in y, x in d->in. */
 RG_OUTLINE void grouped_windows(const rg_conv_shape *s, const grouped_sums *d,
                                 const depthwise_line *l, int64_t begin, int64_t end, int64_t first,
                                 int64_t last, const real *y)
@@ -404,7 +406,7 @@ RG_INLINE void grouped_partials(const rg_conv_grouped_partials_args *k, int64_t 
     grouped_sums d = { .sums = sum,
                        .totals = (double *)(void *)(sum + sums * VLEN),
                        .columns = s->column.size,
-                       .picks = s->in,
+                       .group_in = s->in,
                        .window = s->column.window,
                        .stride = s->column.stride };
     depthwise_line l;

@@ -81,7 +81,7 @@ RG_OUTLINE int64_t take_pair_inputs(const rg_conv_rows_args *k, conv_block *b, c
 {
     const rg_conv_window_axis *row = &k->row, *column = &k->column;
     const bool phases = row->phases * column->phases > 1;
-    const bool borders = !k->inside || (k->flat > 1 && !rg_conv_is_inside(row));
+    const bool borders = !k->inside || (k->rows_per_pass > 1 && !rg_conv_is_inside(row));
     const int64_t first = b->row * row->stride + row->first;
     b->has_nonfinite = (phases || borders) &&
                        has_nonfinite_weights(k, b, row->taps * k->pair_steps.row * RG_PANEL / 2);
@@ -104,7 +104,7 @@ RG_OUTLINE int64_t take_pair_inputs(const rg_conv_rows_args *k, conv_block *b, c
         b->has_nonfinite |= (phases || beyond) && has_nonfinite_bits(in, b->in_row);
     }
     memset(in, 0, RG_PAIR_DEPTH * sizeof *in);
-    return k->flat;
+    return k->rows_per_pass;
 }
 
 RG_INLINE void find_pair_runs(const rg_conv_rows_args *k, const conv_block *b, conv_runs *runs)

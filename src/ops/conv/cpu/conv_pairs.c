@@ -49,13 +49,15 @@ void rg_conv_cut_pairs(rg_conv_rows_args *k, bool tall)
     rg_conv_cut_rows(k, element);
     k->depth = depth;
     const int64_t block = k->column.block, wide = rg_conv_span(&k->column, block);
-    k->flat = 1;
+    k->rows_per_pass = 1;
     if (tall && k->row.stride == 1 && k->column.stride == 1 && k->row.taps * k->column.taps > 0)
-        k->flat = block >= MIN_ROWS_PER_PASS ? 1 : rg_ceil_div(MIN_ROWS_PER_PASS - block, wide) + 1;
-    k->flat = rg_min(k->flat, k->row.block);
+        k->rows_per_pass =
+            block >= MIN_ROWS_PER_PASS ? 1 : rg_ceil_div(MIN_ROWS_PER_PASS - block, wide) + 1;
+    k->rows_per_pass = rg_min(k->rows_per_pass, k->row.block);
     const int64_t inputs = rg_conv_span(&k->row, k->row.block) * wide * k->pixel;
     k->in_bytes = rg_round_up(inputs * element + SLACK_BYTES, RG_ALIGNMENT);
-    k->scratch_bytes = k->in_bytes + ((k->flat - 1) * wide + block + 2) * RG_CONV_PANEL * 4;
+    k->scratch_bytes =
+        k->in_bytes + ((k->rows_per_pass - 1) * wide + block + 2) * RG_CONV_PANEL * 4;
 }
 
 /* ---- weights ---- */

@@ -222,7 +222,7 @@ static void cut_weights(rg_conv_partials_args *k, int64_t element)
                                    (column->window - 1) * column->dilation + 1
                              : column->size;
     const int64_t pixels = k->columns * s->in + column->count * k->channels;
-    const int64_t rows = rg_min(BLOCK_BYTES / (pixels * element), RG_CONV_MOST_RUNS);
+    const int64_t rows = rg_min(BLOCK_BYTES / (pixels * element), RG_CONV_MAX_RUNS);
     k->rows = rg_min(rg_max(rows, 1), row->count);
     const int64_t span = (k->rows - 1) * row->stride + (row->window - 1) * row->dilation + 1;
     const int64_t x_bytes = (span * k->columns * s->in + RG_CONV_VECTOR) * element;
@@ -243,14 +243,14 @@ bool rg_conv_panels_accept(const rg_call *call, const void *request)
     double scratch_elements = 8.0 * (double)rg_max(s->in, s->out);
     for (int i = 0; i < 2; i++) {
         const rg_conv_axis *a = axes[i];
-        fits &= a->size > 0 && a->count > 0 && a->window <= RG_CONV_MOST_RUNS;
-        fits &= a->stride <= RG_CONV_MOST_STRIDE && a->dilation <= 1 << 20;
+        fits &= a->size > 0 && a->count > 0 && a->window <= RG_CONV_MAX_RUNS;
+        fits &= a->stride <= RG_CONV_MAX_STRIDE && a->dilation <= 1 << 20;
         scratch_elements *= (double)((a->window - 1) * a->dilation + 16 * a->stride);
     }
     const double wide = 16.0 * (double)(s->column.size + s->column.count) *
                         (double)((s->row.window - 1) * s->row.dilation + 1) *
                         (double)(s->in + s->out + s->column.window * s->in);
-    return fits && s->images > 0 && s->row.window * s->column.window <= RG_CONV_MOST_RUNS &&
+    return fits && s->images > 0 && s->row.window * s->column.window <= RG_CONV_MAX_RUNS &&
            scratch_elements <= 0x1p26 && wide <= 0x1p28;
 }
 

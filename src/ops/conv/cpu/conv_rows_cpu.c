@@ -8,7 +8,7 @@
 
 /* ---- weights as panels ---- */
 
-/* A weight of several phases stands in the lanes of each that has it. */
+/* A weight of several phases is copied to the lanes of each of them. */
 RG_OUTLINE void pack_tap(const rg_conv_pack_args *k, int64_t unit, rg_dtype T)
 {
     const panel_tap t = panel_tap_of(k, unit);
@@ -121,7 +121,7 @@ RG_OUTLINE void sum_one_output(const rg_conv_rows_args *k, const conv_block *b, 
                                int64_t r, int64_t j, int64_t phase, real *to)
 {
     const rg_conv_window_axis *row = &k->row, *column = &k->column;
-    rg_k_run runs[RG_CONV_MOST_RUNS];
+    rg_k_run runs[RG_CONV_MAX_RUNS];
     int64_t p0, p1, q0, q1, n = 0;
     taps_of(row, b->row + r, phase / column->phases, &p0, &p1);
     taps_of(column, b->column + j, phase % column->phases, &q0, &q1);
@@ -142,8 +142,8 @@ RG_OUTLINE void sum_one_output(const rg_conv_rows_args *k, const conv_block *b, 
 
 /* ---- blocks ---- */
 
-/* While a tile is summed up, a part of what the next block reads is fetched. */
-RG_INLINE void fetch_ahead(const conv_block *b, int64_t part, int64_t parts, rg_tile *tile)
+/* While a tile is summed up, it prefetches a part of what the next block reads. */
+RG_INLINE void prefetch_part(const conv_block *b, int64_t part, int64_t parts, rg_tile *tile)
 {
     tile->ahead = b->ahead + b->ahead_bytes * part / parts;
     tile->ahead_end = b->ahead + b->ahead_bytes * (part + 1) / parts;
@@ -172,8 +172,8 @@ RG_OUTLINE void sum_row(const rg_conv_rows_args *k, const conv_block *b, const c
                      .b_step = RG_PANEL,
                      .c_step = RG_PANEL };
     if (b->ahead_bytes > 0 && (k->by_row || n == k->panel_count - 1))
-        fetch_ahead(b, k->by_row ? r * k->panel_count + n : r,
-                    b->rows * (k->by_row ? k->panel_count : 1), &tile);
+        prefetch_part(b, k->by_row ? r * k->panel_count + n : r,
+                      b->rows * (k->by_row ? k->panel_count : 1), &tile);
     if (plain && !b->has_nonfinite) {
         const int64_t i = row->to_first + (b->row + r) * row->to_step;
         const int64_t j = column->to_first + b->column * column->to_step;
@@ -211,8 +211,8 @@ RG_OUTLINE void rows_block(const rg_conv_rows_args *k, int64_t unit, rg_dtype T)
             sum_row(k, &b, &runs, &e, sums, k->by_row ? i : j, k->by_row ? j : i, T);
 }
 
-/* ---- few results of a pixel, as of a gradient for an image of three channels: weights are what is
- * broadcast, pixels stand side by side in vectors; the same sums in the same order ---- */
+/* ---- pixels with few results, as dx of an image of three channels: weights are broadcast, vectors
+ * hold adjacent pixels; the same sums in the same order ---- */
 
 /* One row of inputs, [depth][k->transposed_pitch]; those beyond the image are 0. */
 RG_OUTLINE void transpose_inputs(const rg_conv_rows_args *k, const conv_block *b, int64_t row,
@@ -268,7 +268,7 @@ RG_OUTLINE void sum_transposed(const rg_conv_rows_args *k, const conv_block *b,
                      .b_step = k->transposed_pitch,
                      .c_step = k->transposed_pitch };
     if (b->ahead_bytes > 0)
-        fetch_ahead(b, r, b->rows, &tile);
+        prefetch_part(b, r, b->rows, &tile);
     RG_CONTRACT.columns(&tile, results, b->columns);
     contract_block(sums, RG_PANEL, flat, k->transposed_pitch, (results + VLEN - 1) / VLEN * VLEN, 1,
                    b->columns, RG_REAL);
@@ -282,7 +282,7 @@ RG_OUTLINE bool transposed_block(const rg_conv_rows_args *k, int64_t unit, rg_dt
         (real *)(void *)((char *)k->conv.scratch + rg_thread_pool_index() * k->scratch_bytes);
     real *const flat = in + k->in_bytes / (int64_t)sizeof(real);
     real *const sums = flat + RG_COLUMN_STEP * k->transposed_pitch;
-    rg_k_run runs[RG_CONV_MOST_RUNS];
+    rg_k_run runs[RG_CONV_MAX_RUNS];
     rows_epilogue e = { .all = epilogue_of(&k->conv) };
     if (!transpose_block(k, &b, in, T))
         return false;

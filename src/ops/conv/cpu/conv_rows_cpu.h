@@ -9,12 +9,11 @@
 #include "ops/conv/cpu/conv_cpu.h"
 #include "ops/conv/cpu/conv_epilogue_cpu.h"
 
-_Static_assert((int)RG_CONV_MOST_RUNS <= (int)RG_MOST_RUNS, "runs of a tile");
+_Static_assert((int)RG_CONV_MAX_RUNS <= (int)RG_MAX_RUNS, "runs of a tile");
 
 /* ---- weights as panels ---- */
 
-/* Where the weight of tap (p, q) for a phase stands in w, that of channels 0; false: there is none.
- */
+/* The offset in w of the weight of tap (p, q) for a phase, channels 0; false: there is none. */
 RG_INLINE bool find_weight(const rg_conv_pack_args *k, int64_t group, int64_t phase, int64_t p,
                            int64_t q, int64_t *w)
 {
@@ -52,7 +51,7 @@ typedef struct conv_block {
     const void *in;                     /* the first tap of the first output: real, or bits */
     int64_t in_row, in_pixel;           /* from input to input */
     bool has_nonfinite;                 /* 0 times something may not be 0 */
-    const char *ahead;                  /* inputs of the next block, as they stand in memory */
+    const char *ahead;                  /* inputs of the next block, in memory */
     int64_t ahead_bytes;                /* 0: not known */
 } conv_block;
 
@@ -81,9 +80,9 @@ RG_INLINE void taps_of(const rg_conv_window_axis *r, int64_t output, int64_t pha
         --*end;
 }
 
-/* Where taps stand in inputs and in a panel: `columns` runs in each row of taps. */
+/* The taps in inputs and in a panel: `columns` runs in each row of taps. */
 typedef struct conv_runs {
-    rg_k_run run[RG_CONV_MOST_RUNS];
+    rg_k_run run[RG_CONV_MAX_RUNS];
     int64_t columns;
 } conv_runs;
 
@@ -117,7 +116,7 @@ typedef struct rows_epilogue {
     int64_t channels; /* of a pixel */
 } rows_epilogue;
 
-/* Results of `count` pixels from pixel 0 on, whose sums stand RG_PANEL apart. */
+/* Results of `count` pixels from pixel 0 on, whose sums are RG_PANEL apart. */
 typedef struct rows_run {
     int64_t to, z;   /* of channel 0 of pixel 0 */
     int64_t channel; /* the first */

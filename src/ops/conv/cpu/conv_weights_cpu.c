@@ -6,7 +6,7 @@
 #include "ops/contract/contract.h"
 #include "ops/conv/cpu/conv_cpu.h"
 
-_Static_assert((int)RG_CONV_MOST_RUNS <= (int)RG_MOST_RUNS, "runs of a tile");
+_Static_assert((int)RG_CONV_MAX_RUNS <= (int)RG_MAX_RUNS, "runs of a tile");
 
 /* ---- weights ---- */
 
@@ -20,40 +20,42 @@ typedef struct conv_overlap {
     int64_t ahead_bytes[2];
 } conv_overlap;
 
-/* One side of an image and group. Of each row, `pixels` from `left` on are wanted, some of which
+/* One operand of an image and group. Of each row, `pixels` from `left` on are wanted, some of which
  * may be beyond its columns. */
-typedef struct conv_side {
+typedef struct conv_operand {
     const void *from;
     const int64_t *step;
     int64_t first; /* of row 0 */
     int64_t left, pixels, columns, channels;
-} conv_side;
+} conv_operand;
 
-/* Rows begin <= r < end of a side into scratch. */
-RG_OUTLINE void copy_rows(real *to, const conv_side *side, int64_t begin, int64_t end, rg_dtype T)
+/* Rows begin <= r < end of a operand into scratch. */
+RG_OUTLINE void copy_rows(real *to, const conv_operand *operand, int64_t begin, int64_t end,
+                          rg_dtype T)
 {
-    const int64_t *const step = side->step, pixels = side->pixels, channels = side->channels;
-    const int64_t left = side->left, zeros = least(left < 0 ? -left : 0, pixels);
-    int64_t inside = least(side->columns - left, pixels) - zeros;
+    const int64_t *const step = operand->step, pixels = operand->pixels,
+                         channels = operand->channels;
+    const int64_t left = operand->left, zeros = least(left < 0 ? -left : 0, pixels);
+    int64_t inside = least(operand->columns - left, pixels) - zeros;
     inside = inside < 0 ? 0 : inside;
     for (int64_t r = begin; r < end; r++, to += pixels * channels) {
-        const int64_t row = side->first + r * step[1] + (left + zeros) * step[2];
+        const int64_t row = operand->first + r * step[1] + (left + zeros) * step[2];
         real *const start = to + zeros * channels, *const behind = start + inside * channels;
         memset(to, 0, (size_t)(zeros * channels) * sizeof(real));
         memset(behind, 0, (size_t)((pixels - zeros - inside) * channels) * sizeof(real));
         if (step[3] == 1 && step[2] == channels) {
-            contract_load(start, 1, side->from, row, 1, inside * channels, T);
+            contract_load(start, 1, operand->from, row, 1, inside * channels, T);
             continue;
         }
         for (int64_t j = 0; j < inside; j++)
-            contract_load(start + j * channels, 1, side->from, row + j * step[2], step[3], channels,
-                          T);
+            contract_load(start + j * channels, 1, operand->from, row + j * step[2], step[3],
+                          channels, T);
     }
 }
 
-RG_OUTLINE void take_sides(const rg_conv_partials_args *k, conv_overlap *m, int64_t image,
-                           int64_t group, int64_t channel, int64_t channels, char *scratch,
-                           rg_dtype T)
+RG_OUTLINE void load_operands(const rg_conv_partials_args *k, conv_overlap *m, int64_t image,
+                              int64_t group, int64_t channel, int64_t channels, char *scratch,
+                              rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
     const bool x_stays =
@@ -78,8 +80,8 @@ RG_OUTLINE void take_sides(const rg_conv_partials_args *k, conv_overlap *m, int6
     if (!y_stays) {
         real *const to = (real *)(void *)scratch;
         const int64_t count = s->column.count;
-        copy_rows(to, &(conv_side){ k->dy, s->y, y, 0, count, count, channels }, m->begin, m->end,
-                  T);
+        copy_rows(to, &(conv_operand){ k->dy, s->y, y, 0, count, count, channels }, m->begin,
+                  m->end, T);
         m->y = to;
         m->y_first = m->begin;
         m->y_pixel = channels;
@@ -87,12 +89,12 @@ RG_OUTLINE void take_sides(const rg_conv_partials_args *k, conv_overlap *m, int6
     }
     if (!x_stays) {
         real *const to = (real *)(void *)(scratch + k->y_bytes);
-        const int64_t before = s->row.before, reach = (s->row.window - 1) * s->row.dilation;
+        const int64_t before = s->row.before, extent = (s->row.window - 1) * s->row.dilation;
         const int64_t first = m->begin * s->row.stride - before;
         m->x_first = first < 0 ? 0 : least(first, s->row.size);
-        const int64_t end = least((m->end - 1) * s->row.stride - before + reach + 1, s->row.size);
+        const int64_t end = least((m->end - 1) * s->row.stride - before + extent + 1, s->row.size);
         const int64_t left = k->out_last ? -s->column.before : 0;
-        copy_rows(to, &(conv_side){ k->x, s->x, x, left, k->columns, s->column.size, s->in },
+        copy_rows(to, &(conv_operand){ k->x, s->x, x, left, k->columns, s->column.size, s->in },
                   m->x_first, end, T);
         m->x = to;
         m->x_pixel = s->in;
@@ -105,7 +107,7 @@ RG_OUTLINE void add_tap(const rg_conv_partials_args *k, const conv_overlap *m, i
                         int64_t channels, real *sums)
 {
     const rg_conv_shape *s = &k->shape;
-    rg_k_run runs[RG_CONV_MOST_RUNS];
+    rg_k_run runs[RG_CONV_MAX_RUNS];
     int64_t i0, i1, j0, j1, n = 0;
     rg_conv_windows(&s->row, p, &i0, &i1);
     rg_conv_windows(&s->column, q, &j0, &j1);
@@ -143,7 +145,7 @@ RG_OUTLINE void add_out_last(const rg_conv_partials_args *k, const conv_overlap 
                              real *sums)
 {
     const rg_conv_shape *s = &k->shape;
-    rg_k_run runs[RG_CONV_MOST_RUNS];
+    rg_k_run runs[RG_CONV_MAX_RUNS];
     int64_t i0, i1, n = 0;
     rg_conv_windows(&s->row, p, &i0, &i1);
     i0 = i0 > m->begin ? i0 : m->begin;
@@ -250,7 +252,7 @@ RG_OUTLINE void partials_unit(const rg_conv_partials_args *k, int64_t unit, rg_d
          image < s->images * (slice + 1) / k->sums.slices; image++) {
         for (int64_t i = 0; i < s->row.count; i += k->rows) {
             conv_overlap m = { .begin = i, .end = least(i + k->rows, s->row.count) };
-            take_sides(k, &m, image, group, channel, channels, scratch, T);
+            load_operands(k, &m, image, group, channel, channels, scratch, T);
             add_overlap(k, &m, channels, sums);
             windows += (m.end - m.begin) * s->column.count;
             if (!k->sums.has_totals || windows < RG_SUM_BLOCK)

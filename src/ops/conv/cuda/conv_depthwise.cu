@@ -119,7 +119,7 @@ static __device__ __forceinline__ void sum_tap(const depthwise_parts_args &k, in
     }
 }
 
-/* Where a thread stands in its block, and what it has. */
+/* The position of a thread in its block, and its channels. */
 struct depthwise_thread {
     int x, y, across; /* `across` threads have each row */
     int64_t part, c;  /* of which channels c to c + V - 1, if `inside` */

@@ -172,7 +172,7 @@ template <int N> struct number {
     static constexpr int value = N;
 };
 
-/* Sums that are made at once turn in a circle: the oldest is number `phase`. */
+/* Sums in progress are a ring: the oldest is number `phase`. */
 static __device__ __forceinline__ constexpr int rotated(int phase, int n)
 {
     return (phase + n) % 3;

@@ -18,7 +18,7 @@ struct grid_3x3 {
     int32_t blocks;                    /* of a strip */
 };
 
-/* A result at the border that is not finite, once more without the taps that lie outside. */
+/* A result at the border that is not finite, recomputed without the taps that lie outside. */
 template <rg_dtype T>
 static __device__ __noinline__ real<T> sum_3x3(const depthwise_args &k, const grid_3x3 &g,
                                                bool data, int64_t image, int32_t row,
@@ -83,7 +83,7 @@ static __device__ __forceinline__ void add_row(int phase, const real<T> x[COLUMN
                 }
 }
 
-/* Where a thread stands, and which of its columns of the source there are. */
+/* The position of a thread, and which of its columns of the source exist. */
 template <rg_dtype T> struct place_3x3 {
     const element<T> *from; /* the row that is loaded next, at the first of its columns */
     int64_t image;
@@ -126,7 +126,7 @@ static __device__ __forceinline__ bool meets_border(const grid_3x3 &g, int32_t i
     return i + g.row_offset < 0 || i + g.row_offset + 3 > g.sources;
 }
 
-/* Results of a thread that meet the border once more, where one of them was not finite. */
+/* Recomputes the results of a thread at the border, where one of them was not finite. */
 template <rg_dtype T, int V, bool DATA>
 static __device__ __noinline__ void resum_3x3(const depthwise_args &k, const grid_3x3 &g,
                                               const place_3x3<T> &p, int32_t first, int32_t end)
@@ -145,7 +145,7 @@ static __device__ __noinline__ void resum_3x3(const depthwise_args &k, const gri
 }
 
 /* PLAIN: see the args; else results are recomputed one by one, since what was added to is gone.
- * `bad`: a result that meets the border is not finite. */
+ * `bad`: a result at the border is not finite. */
 template <rg_dtype T, int V, bool DATA, bool PLAIN>
 static __device__ __forceinline__ void store_3x3(const depthwise_args &k, const grid_3x3 &g,
                                                  const place_3x3<T> &p, int32_t i,
@@ -286,10 +286,11 @@ extern "C" depthwise_3x3_launch *const rg_conv_depthwise_3x3[RG_CUDA_DTYPES] =
 
 template <rg_dtype T, int V> struct sums_3x3 {
     real<T> w[9][V];
-    real<T> dy[3][COLUMNS_3X3<T>][V]; /* rows of dy that meet a row of x, turning */
+    real<T> dy[3][COLUMNS_3X3<T>]
+              [V]; /* the rows of dy that a row of x is multiplied by, as a ring */
 };
 
-/* A row of x with the rows of dy that it meets: of tap row r, `rows` has bit r. Columns that are
+/* A row of x times the rows of dy that see it: of tap row r, `rows` has bit r. Columns that are
  * not there are zeros. */
 template <rg_dtype T, int V>
 static __device__ __forceinline__ void meet_row(sums_3x3<T, V> &s, int phase, int rows,

@@ -139,13 +139,13 @@ extern "C" conv_join_weights *const rg_conv_join_weights[RG_CUDA_DTYPES] =
  * while the last blocks of the library still run, where the device allows that. If a weight is not
  * finite, results at the border that are not finite are summed again ---- */
 
-/* Results with rows and columns; those from first to last - 1 in both never meet the border. */
+/* Results with rows and columns; those from first to last - 1 in both do not touch the border. */
 struct resum_box {
     int64_t rows, columns, channels;
     int64_t first_row, last_row, first_column, last_column;
 };
 
-/* Result number i of those of an image that meet the border: whole rows first, then what is left
+/* Result number i of those of an image that touch the border: whole rows first, then what is left
  * and right of the others. */
 template <typename Index>
 static __device__ __forceinline__ void border_at(const resum_box &b, Index i, int64_t &row,
@@ -232,7 +232,7 @@ static __global__ void __launch_bounds__(THREADS)
         resum_channels<T, V>(s, t, at, p);
 }
 
-/* Results of `width` channels from `channel` on that meet the border, `each` of an image. */
+/* Results of `width` channels from `channel` on that touch the border, `each` of an image. */
 template <rg_dtype T>
 static __device__ __noinline__ void resum_results(const rg_conv_shape &s, const resum_box &b,
                                                   const resum_tensors &t, int64_t channel,
@@ -326,7 +326,7 @@ static void inner_windows(const rg_conv_axis *a, int64_t *first, int64_t *last)
     *first = *first < *last ? *first : *last;
 }
 
-/* Pixels that all taps of some window meet; none where windows leave pixels out, since libraries
+/* Pixels that all taps of some window cover; none where windows leave pixels out, since libraries
  * fill weights up with zeros there. */
 static void inner_pixels(const rg_conv_axis *a, int64_t *first, int64_t *last)
 {
@@ -370,7 +370,8 @@ static void resum(const rg_conv_shape *s, bool back, const void *from, const voi
     b.rows = back ? s->row.size : s->row.count;
     b.columns = back ? s->column.size : s->column.count;
     b.channels = s->groups * (back ? s->in : s->out);
-    const bool mixes = mixes_groups(T, s, place); /* an infinite one meets results of them all */
+    const bool mixes =
+        mixes_groups(T, s, place); /* an infinite one affects results of all groups */
     if (!mixes) {
         (back ? inner_pixels : inner_windows)(&s->row, &b.first_row, &b.last_row);
         (back ? inner_pixels : inner_windows)(&s->column, &b.first_column, &b.last_column);

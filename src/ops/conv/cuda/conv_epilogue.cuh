@@ -22,7 +22,7 @@ static inline int64_t blocks_of(int64_t count, int64_t threads)
 
 /* ---- results: bias, neuron, conversion ---- */
 
-/* Channel c of a pixel whose channel 0 stands at `to` in the result, at `z` in z. */
+/* Channel c of a pixel whose channel 0 is element `to` of the result and element `z` of z. */
 template <rg_dtype T, class ARGS>
 static __device__ __forceinline__ void finish(const ARGS &k, int64_t to, int64_t z, int64_t c,
                                               int64_t step, real<T> value)

@@ -55,8 +55,8 @@ static __global__ void __launch_bounds__(THREADS)
     vectors[1] = make_uint4(words[4], words[5], words[6], words[7]);
 }
 
-/* Where channel 0 of pixel (row, column) of some image stands in its depth-packed one; -1: no
- * window meets it. */
+/* The offset of channel 0 of pixel (row, column) of an image in the depth-packed one; -1: no window
+ * covers the pixel. */
 static __device__ __forceinline__ int64_t depth_packed_at(const s2d_layout &f, int64_t image,
                                                           int32_t row, int32_t column, int32_t rows,
                                                           int32_t columns)

@@ -13,7 +13,7 @@ static __device__ __forceinline__ int32_t stem_channel(int32_t n)
     return n / 32 * 32 + n % 8 / 2 * 8 + n / 8 % 4 * 2 + n % 2;
 }
 
-/* Numbers of a row of weights in shared memory; no bank is met twice by 8 rows. */
+/* Numbers of a row of weights in shared memory; 8 rows have no bank conflicts. */
 static inline __host__ __device__ int32_t stem_weights_pitch(const rg_conv_shape &s)
 {
     return ((int32_t)s.row.window * stem_pairs(s) + 1) * STEM_VLEN;
@@ -81,7 +81,7 @@ static __device__ __forceinline__ bool store_eight(const rg_conv_args &k, int64_
     return true;
 }
 
-/* Where the windows of a warp stand: of two blocks. */
+/* The windows of a warp: of two blocks. */
 struct stem_place {
     int64_t image;
     int32_t row[2], column[2], last; /* which of the two there are */
@@ -254,7 +254,7 @@ static __device__ __forceinline__ void load_windows(const rg_conv_shape &s, cons
     }
 }
 
-/* Where the taps of a lane stand on the lines of a window, from tap `own` of the warp on. */
+/* The positions of the taps of a lane on the lines of a window, from tap `own` of the warp on. */
 static __device__ __forceinline__ void find_taps(const rg_conv_shape &s, const stem_grid &g,
                                                  int32_t own, int32_t vector[STEM_TAPS / 2 + 1])
 {

@@ -100,7 +100,7 @@ static inline dense_copy dense_windows(scratch_arena *arena, const rg_conv_call 
                         read);
 }
 
-/* (group, out, row, column, in), from where the first of them stands. */
+/* (group, out, row, column, in), from the offset of the first of them. */
 static inline dense_copy dense_weights(scratch_arena *arena, const rg_conv_call *call,
                                        const void *data, bool aligned, bool read)
 {
@@ -134,7 +134,7 @@ static inline bool has_epilogue(const rg_conv_args *k)
 }
 
 /* Where a library puts its sums. `own`: a kernel of ours applies the epilogue to them, and they
- * stand aside if it adds old values; `adds`: the library does that. */
+ * are kept in scratch if it adds old values; `adds`: the library does that. */
 static inline dense_copy dense_to(scratch_arena *arena, const rg_conv_call *call, bool own,
                                   bool adds)
 {

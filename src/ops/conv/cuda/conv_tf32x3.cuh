@@ -41,7 +41,7 @@ struct tf32x3_conv {
 };
 
 /* ---- tiles in shared memory: rows of TILE_K numbers, whose 8 vectors change places by row, so
- * that loads of 8 rows meet no bank twice ---- */
+ * that loads of 8 rows have no bank conflicts ---- */
 
 static __device__ __forceinline__ int tile_at(int row, int k)
 {
@@ -79,8 +79,8 @@ static inline __host__ __device__ int phase_count(const tf32x3_axis &a, bool bac
 
 /* ---- steps over k ---- */
 
-/* Where tap p of result u stands on the source, less u mul. Going back, result u of a phase is at
- * phase + u stride, and some taps belong to other phases: false. */
+/* The position of tap p of result u on the source, less u mul. Going back, result u of a phase is
+ * at phase + u stride, and some taps belong to other phases: false. */
 static __device__ __forceinline__ bool tap_shift(const tf32x3_axis &a, bool back, int phase, int p,
                                                  int &shift)
 {
@@ -218,7 +218,7 @@ static __device__ __noinline__ float sum_again(const tf32x3_conv &k, const tile_
     return sum;
 }
 
-/* Where a result stands: its pixel, and the channel that column n is. */
+/* The pixel of a result, and the channel that column n is. */
 struct tile_target {
     int row, column, channel;
     bool exists;
@@ -335,7 +335,7 @@ struct tf32x3_weights {
     small_divider across, down; /* by windows of a row, by rows */
 };
 
-/* Where window i of all stands on x; one past the last is nowhere. */
+/* The position of window i on x; one past the last has none. */
 static __device__ __forceinline__ tile_row place_of_window(const tf32x3_weights &k, int i)
 {
     const int line = divide(i, k.across), image = divide(line, k.down);
@@ -385,7 +385,7 @@ static __device__ __forceinline__ void load_x(const tf32x3_weights &k, const til
     }
 }
 
-/* Where the windows of a step stand: steps use two buffers by turns. */
+/* The positions of the windows of a step: steps alternate between two buffers. */
 static __device__ __forceinline__ void find_windows(const tf32x3_weights &k, int begin, int step,
                                                     tile_row lines[2][TILE_K])
 {
