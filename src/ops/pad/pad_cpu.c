@@ -133,12 +133,54 @@ typedef struct copies {
 /* Sums start with -0, which leaves what is added as it is; without any copy they are 0. */
 #define NONE ((real)-0.0)
 
-/* The copies of n channels from i on, of which each has the one at i + before. */
-RG_INLINE vreal gather_channels(const rg_pad_args *k, const copies *c, int64_t i, const int n,
-                                const rg_dtype T)
+/* A sum over copies. Where there are so many that a plain chain of additions would lose digits it
+ * is cut into runs. */
+RG_INLINE long_chain start_sum(bool many)
+{
+    long_chain sum = long_chain_start();
+    if (!many) {
+        sum.run = vset(NONE);
+        sum.left = INT64_MAX;
+    }
+    return sum;
+}
+
+RG_INLINE vreal end_sum(const long_chain *sum, bool many)
+{
+    return many ? long_chain_end(sum) : sum->run;
+}
+
+/* The copies of n channels of which the first one stands at `own` in each pixel: one, or where n is
+ * 1 any number of them. */
+RG_INLINE vreal gather_of(const rg_pad_args *k, const copies *c, rg_pad_copies own, const int n,
+                          const rg_dtype T)
 {
     const int64_t *stride = k->strides[0];
-    const int64_t channel = (i + k->axes[3].before) * stride[3];
+    long_chain sum = start_sum(c->many);
+    bool any = false;
+    int64_t image, row, column, channel;
+    for (rg_pad_copies images = c->n; rg_pad_next(&images, &image);) {
+        for (rg_pad_copies rows = c->h; rg_pad_next(&rows, &row); long_chain_count(&sum)) {
+            const int64_t dy = image * stride[0] + row * stride[1];
+            long_chain part = start_sum(c->many);
+            for (rg_pad_copies columns = c->w; rg_pad_next(&columns, &column);) {
+                for (rg_pad_copies channels = own; rg_pad_next(&channels, &channel); any = true) {
+                    const int64_t from = dy + column * stride[2] + channel * stride[3];
+                    part.run += vload_strided(at(k->from, from, T), 0, stride[3], n, T, k->dense);
+                    long_chain_count(&part);
+                }
+            }
+            sum.run += end_sum(&part, c->many);
+        }
+    }
+    return any ? end_sum(&sum, c->many) : vset(0);
+}
+
+/* The same for VLEN contiguous channels that have few copies. */
+RG_INLINE vreal gather_vector(const rg_pad_args *k, const copies *c, int64_t channel,
+                              const rg_dtype T)
+{
+    const int64_t *stride = k->strides[0];
     vreal sum = vset(NONE);
     bool any = false;
     int64_t image, row, column;
@@ -146,100 +188,30 @@ RG_INLINE vreal gather_channels(const rg_pad_args *k, const copies *c, int64_t i
         for (rg_pad_copies rows = c->h; rg_pad_next(&rows, &row);) {
             const int64_t dy = image * stride[0] + row * stride[1] + channel;
             vreal part = vset(NONE);
-            for (rg_pad_copies columns = c->w; rg_pad_next(&columns, &column); any = true) {
-                const char *pixel = at(k->from, dy + column * stride[2], T);
-                part += k->dense ? vload(pixel, 0, n, T) : vgather(pixel, 0, stride[3], n, T);
-            }
+            for (rg_pad_copies columns = c->w; rg_pad_next(&columns, &column); any = true)
+                part += vload_full(at(k->from, dy + column * stride[2], T), 0, T);
             sum += part;
         }
     }
     return any ? sum : vset(0);
 }
 
-/* The same where there are so many that a plain chain of additions would lose digits. */
-RG_OUTLINE vreal gather_many(const rg_pad_args *k, const copies *c, int64_t i, int n, rg_dtype T)
+RG_OUTLINE vreal gather(const rg_pad_args *k, const copies *c, rg_pad_copies own, int n, rg_dtype T)
 {
-    const int64_t *stride = k->strides[0];
-    const int64_t channel = (i + k->axes[3].before) * stride[3];
-    long_chain sum = long_chain_start();
-    int64_t image, row, column;
-    for (rg_pad_copies images = c->n; rg_pad_next(&images, &image);) {
-        for (rg_pad_copies rows = c->h; rg_pad_next(&rows, &row); long_chain_count(&sum)) {
-            const int64_t dy = image * stride[0] + row * stride[1] + channel;
-            long_chain part = long_chain_start();
-            for (rg_pad_copies columns = c->w; rg_pad_next(&columns, &column);
-                 long_chain_count(&part)) {
-                const char *pixel = at(k->from, dy + column * stride[2], T);
-                part.run += k->dense ? vload(pixel, 0, n, T) : vgather(pixel, 0, stride[3], n, T);
-            }
-            sum.run += long_chain_end(&part);
-        }
-    }
-    return long_chain_end(&sum);
+    RG_WITH_TYPE(T, U, return gather_of(k, c, own, n, U));
 }
 
-/* The same for one channel with any number of copies. */
-RG_INLINE real gather_one(const rg_pad_args *k, const copies *c, int64_t i, const rg_dtype T)
-{
-    const rg_pad_copies own = rg_pad_copies_of(&k->axes[3], i);
-    real sum = NONE;
-    bool any = false;
-    int64_t image, row, column, channel;
-    for (rg_pad_copies images = c->n; rg_pad_next(&images, &image);) {
-        for (rg_pad_copies rows = c->h; rg_pad_next(&rows, &row);) {
-            const int64_t dy = image * k->strides[0][0] + row * k->strides[0][1];
-            real part = NONE;
-            for (rg_pad_copies columns = c->w; rg_pad_next(&columns, &column);) {
-                for (rg_pad_copies channels = own; rg_pad_next(&channels, &channel); any = true)
-                    part += load_one(
-                        k->from, dy + column * k->strides[0][2] + channel * k->strides[0][3], T);
-            }
-            sum += part;
-        }
-    }
-    return any ? sum : 0;
-}
-
-RG_OUTLINE real gather_many_one(const rg_pad_args *k, const copies *c, int64_t i, rg_dtype T)
-{
-    const rg_pad_copies own = rg_pad_copies_of(&k->axes[3], i);
-    long_chain sum = long_chain_start();
-    int64_t image, row, column, channel;
-    for (rg_pad_copies images = c->n; rg_pad_next(&images, &image);) {
-        for (rg_pad_copies rows = c->h; rg_pad_next(&rows, &row); long_chain_count(&sum)) {
-            const int64_t dy = image * k->strides[0][0] + row * k->strides[0][1];
-            long_chain part = long_chain_start();
-            for (rg_pad_copies columns = c->w; rg_pad_next(&columns, &column);) {
-                const int64_t pixel = dy + column * k->strides[0][2];
-                for (rg_pad_copies channels = own; rg_pad_next(&channels, &channel);
-                     long_chain_count(&part))
-                    part.run += vset(load_one(k->from, pixel + channel * k->strides[0][3], T));
-            }
-            sum.run += long_chain_end(&part);
-        }
-    }
-    return long_chain_end(&sum)[0];
-}
-
-RG_INLINE void gradient_channel(const rg_pad_args *k, const copies *c, char *to, int64_t i,
-                                const rg_dtype T)
-{
-    const int64_t own = i * k->strides[1][3];
-    const real sum = c->many ? gather_many_one(k, c, i, T) : gather_one(k, c, i, T);
-    store_one(to, own, T, k->add ? sum + load_one(to, own, T) : sum);
-}
-
-RG_INLINE void gradient_channels(const rg_pad_args *k, const copies *c, char *to, int64_t i,
-                                 const int n, const rg_dtype T)
+/* n channels of dx from i on. */
+RG_INLINE void gradient_channels(const rg_pad_args *k, const copies *c, char *to, int64_t i, int n,
+                                 const rg_dtype T)
 {
     const int64_t step = k->strides[1][3];
-    vreal sum = c->many ? gather_many(k, c, i, n, T) : gather_channels(k, c, i, n, T);
+    vreal sum = n == VLEN && k->dense && !c->many
+                    ? gather_vector(k, c, i + k->axes[3].before, T)
+                    : gather(k, c, rg_pad_copies_of(&k->axes[3], i), n, T);
     if (k->add)
-        sum += k->dense ? vload(to, i, n, T) : vgather(to, i, step, n, T);
-    if (k->dense)
-        vstore(to, i, n, T, sum);
-    else
-        vscatter(to, i, step, n, T, sum);
+        sum += vload_strided(to, i, step, n, T, k->dense);
+    vstore_strided(to, i, step, n, T, k->dense, sum);
 }
 
 RG_INLINE void gradient_pixels(const rg_pad_args *k, copies *c, char *row, int64_t begin,
@@ -249,15 +221,11 @@ RG_INLINE void gradient_pixels(const rg_pad_args *k, copies *c, char *row, int64
     for (int64_t w = begin; w < end; w++) {
         char *to = row + place_of(k, 1, 2, w, T);
         c->w = rg_pad_copies_of(&k->axes[2], w);
-        int64_t i = 0;
-        for (; i < channels->begin; i++)
-            gradient_channel(k, c, to, i, T);
-        for (; i + VLEN <= channels->end; i += VLEN)
-            gradient_channels(k, c, to, i, VLEN, T);
-        if (i < channels->end)
-            gradient_channels(k, c, to, i, (int)(channels->end - i), T);
-        for (i = channels->end; i < channels->in; i++)
-            gradient_channel(k, c, to, i, T);
+        for (int64_t i = 0, n; i < channels->in; i += n) {
+            const bool single = i >= channels->begin && i < channels->end; /* copied once */
+            n = single ? vlanes_left(channels->end - i) : 1;
+            gradient_channels(k, c, to, i, (int)n, T);
+        }
     }
 }
 
@@ -305,7 +273,7 @@ RG_INLINE vreal sum_pixels(const rg_pad_args *k, const char *row, int64_t begin,
     long_chain sum = long_chain_start();
     for (int64_t w = begin; w < end; w++, long_chain_count(&sum)) {
         const char *pixel = row + place_of(k, 0, 2, w, T);
-        sum.run += k->dense ? vload(pixel, i, n, T) : vgather(pixel, i, k->strides[0][3], n, T);
+        sum.run += vload_strided(pixel, i, k->strides[0][3], n, T, k->dense);
     }
     return long_chain_end(&sum);
 }
