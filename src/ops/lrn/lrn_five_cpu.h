@@ -9,7 +9,15 @@
 #include "ops/lrn/lrn.h"
 #include "ops/window_norm/power_formulas.h"
 
-/* ---- channels of a pixel ---- */
+/* ---- pixels ---- */
+
+/* What is the same for all pixels. */
+typedef struct lrn_job {
+    power_constants c;
+    const rg_lrn_shape *s;
+    const void *dy, *x; /* dy is x in a forward pass */
+    void *out, *scratch;
+} lrn_job;
 
 /* Where a result goes. */
 typedef struct output {
@@ -18,10 +26,26 @@ typedef struct output {
     bool dense, add, stream;
 } output;
 
-RG_INLINE output output_at(const rg_lrn_shape *s, char *pixel, int tensor, const rg_dtype T)
+typedef struct lrn_pixel {
+    const char *dy, *x;
+    int64_t dy_step, x_step;
+    output to;
+} lrn_pixel;
+
+/* Pixel number p. `inputs`: 1, which is x, or 2, dy and x. */
+RG_INLINE lrn_pixel pixel_of(const lrn_job *j, const int inputs, int64_t p, const rg_dtype T)
 {
-    const bool aligned = s->span.size % VLEN == 0 && (uintptr_t)pixel % (uintptr_t)vbytes(T) == 0;
-    return (output){ pixel, s->step[tensor], s->dense, s->add, s->stream && s->dense && aligned };
+    const rg_lrn_shape *s = j->s;
+    int64_t offset[RG_LRN_TENSORS];
+    rg_walk_offsets(&s->outer, inputs + 1, p, offset);
+    char *const out = at_out(j->out, offset[inputs], T);
+    const bool aligned = s->span.size % VLEN == 0 && (uintptr_t)out % (uintptr_t)vbytes(T) == 0;
+    return (
+        lrn_pixel){ at(j->dy, offset[0], T),
+                    at(j->x, offset[inputs - 1], T),
+                    s->step[0],
+                    s->step[inputs - 1],
+                    { out, s->step[inputs], s->dense, s->add, s->stream && s->dense && aligned } };
 }
 
 RG_INLINE void store_channels(const output *to, int64_t i, const int n, const rg_dtype T,
@@ -84,15 +108,15 @@ RG_INLINE void store_five(const output *to, int64_t i, int64_t channels, const r
         store_channels(to, i, vlanes_left(channels - i), T, value);
 }
 
-RG_INLINE void forward_five(const power_constants *k, const char *x, const output *to,
-                            int64_t channels, const rg_dtype T, const int32_t quarters,
-                            const bool whole)
+RG_INLINE void forward_five(const power_constants *k, const lrn_pixel *p, int64_t channels,
+                            const rg_dtype T, const int32_t quarters, const bool whole)
 {
-    vreal own = load_five(x, 0, channels, T, whole), pairs = first_pairs(own * own);
+    vreal own = load_five(p->x, 0, channels, T, whole), pairs = first_pairs(own * own);
     for (int64_t i = 0; i < channels; i += VLEN) {
-        const vreal next = load_five(x, i + VLEN, channels, T, whole);
+        const vreal next = load_five(p->x, i + VLEN, channels, T, whole);
         const vreal sum = sum_five(&pairs, own * own, next * next);
-        store_five(to, i, channels, T, whole, power_forward(k, own, sum, quarters, is_short(T)));
+        store_five(&p->to, i, channels, T, whole,
+                   power_forward(k, own, sum, quarters, is_short(T)));
         own = next;
     }
 }
@@ -109,31 +133,31 @@ RG_INLINE void finish_five(const power_constants *k, const output *to, int64_t i
 }
 
 /* A vector is finished when the shares of the one that follows are known. */
-RG_INLINE void gradient_five(const power_constants *k, const char *dy, const char *x,
-                             const output *to, int64_t channels, const rg_dtype T,
-                             const int32_t quarters, const bool whole)
+RG_INLINE void gradient_five(const power_constants *k, const lrn_pixel *p, int64_t channels,
+                             const rg_dtype T, const int32_t quarters, const bool whole)
 {
-    vreal own = load_five(x, 0, channels, T, whole), pairs = first_pairs(own * own);
+    vreal own = load_five(p->x, 0, channels, T, whole), pairs = first_pairs(own * own);
     vreal share_pairs = own;
     five last = { own, own, own };
     for (int64_t i = 0; i < channels; i += VLEN) {
-        const vreal next = load_five(x, i + VLEN, channels, T, whole);
+        const vreal next = load_five(p->x, i + VLEN, channels, T, whole);
         const vreal sum = sum_five(&pairs, own * own, next * next);
         five now = { .x = own };
-        now.direct = power_middle(k, load_five(dy, i, channels, T, whole), own, sum, &now.share,
+        now.direct = power_middle(k, load_five(p->dy, i, channels, T, whole), own, sum, &now.share,
                                   quarters, is_short(T));
         if (!whole && i + VLEN > channels)
             now.share = vkeep(now.share, (int)(channels - i), 0);
         if (i == 0)
             share_pairs = first_pairs(now.share);
         else
-            finish_five(k, to, i - VLEN, channels, T, whole, &last,
+            finish_five(k, &p->to, i - VLEN, channels, T, whole, &last,
                         sum_five(&share_pairs, last.share, now.share));
         last = now;
         own = next;
     }
     const int64_t end = (channels - 1) / VLEN * VLEN;
-    finish_five(k, to, end, channels, T, whole, &last, sum_five(&share_pairs, last.share, vset(0)));
+    finish_five(k, &p->to, end, channels, T, whole, &last,
+                sum_five(&share_pairs, last.share, vset(0)));
 }
 
 /* ---- windows of 5 in bf16: even and odd channels apart, as they are loaded ---- */
@@ -167,16 +191,16 @@ RG_INLINE vpair load_five_pair(const char *pixel, int64_t i, int64_t channels, c
     return i < channels ? vload_pair(pixel, i, T, true) : (vpair){ vset(0), vset(0) };
 }
 
-RG_INLINE void forward_five_pairs(const power_constants *k, const char *x, const output *to,
-                                  int64_t channels, const rg_dtype T, const int32_t quarters)
+RG_INLINE void forward_five_pairs(const power_constants *k, const lrn_pixel *p, int64_t channels,
+                                  const rg_dtype T, const int32_t quarters)
 {
-    vpair own = load_five_pair(x, 0, channels, T), before = first_five_pairs(square_pair(own));
+    vpair own = load_five_pair(p->x, 0, channels, T), before = first_five_pairs(square_pair(own));
     for (int64_t i = 0; i < channels; i += 2 * VLEN) {
-        const vpair next = load_five_pair(x, i + 2 * VLEN, channels, T);
+        const vpair next = load_five_pair(p->x, i + 2 * VLEN, channels, T);
         const vpair sum = sum_five_pairs(&before, square_pair(own), square_pair(next));
         const vpair y = { power_forward(k, own.a, sum.a, quarters, true),
                           power_forward(k, own.b, sum.b, quarters, true) };
-        vstore_pair(to->pixel, i, T, y, true, to->stream);
+        vstore_pair(p->to.pixel, i, T, y, true, p->to.stream);
         own = next;
     }
 }
@@ -194,87 +218,76 @@ RG_INLINE void finish_five_pair(const power_constants *k, const output *to, int6
     vstore_pair(to->pixel, i, T, dx, true, to->stream);
 }
 
-RG_INLINE void gradient_five_pairs(const power_constants *k, const char *dy, const char *x,
-                                   const output *to, int64_t channels, const rg_dtype T,
-                                   const int32_t quarters)
+RG_INLINE void gradient_five_pairs(const power_constants *k, const lrn_pixel *p, int64_t channels,
+                                   const rg_dtype T, const int32_t quarters)
 {
-    vpair own = load_five_pair(x, 0, channels, T), before = first_five_pairs(square_pair(own));
+    vpair own = load_five_pair(p->x, 0, channels, T), before = first_five_pairs(square_pair(own));
     vpair share_before = own;
     five_pair last = { own, own, own };
     for (int64_t i = 0; i < channels; i += 2 * VLEN) {
-        const vpair next = load_five_pair(x, i + 2 * VLEN, channels, T);
+        const vpair next = load_five_pair(p->x, i + 2 * VLEN, channels, T);
         const vpair sum = sum_five_pairs(&before, square_pair(own), square_pair(next));
-        const vpair g = vload_pair(dy, i, T, true);
+        const vpair g = vload_pair(p->dy, i, T, true);
         five_pair now = { .x = own };
         now.direct.a = power_middle(k, g.a, own.a, sum.a, &now.share.a, quarters, true);
         now.direct.b = power_middle(k, g.b, own.b, sum.b, &now.share.b, quarters, true);
         if (i == 0)
             share_before = first_five_pairs(now.share);
         else
-            finish_five_pair(k, to, i - 2 * VLEN, T, &last,
+            finish_five_pair(k, &p->to, i - 2 * VLEN, T, &last,
                              sum_five_pairs(&share_before, last.share, now.share));
         last = now;
         own = next;
     }
     const vpair none = { vset(0), vset(0) };
-    finish_five_pair(k, to, channels - 2 * VLEN, T, &last,
+    finish_five_pair(k, &p->to, channels - 2 * VLEN, T, &last,
                      sum_five_pairs(&share_before, last.share, none));
 }
 
-/* As output_at, for stores of pairs. */
-RG_INLINE output pairs_at(output to)
+RG_INLINE bool in_pairs(const lrn_job *j, const rg_dtype T)
 {
-    to.stream = to.stream && (uintptr_t)to.pixel % RG_VECTOR_BYTES == 0;
-    return to;
-}
-
-RG_INLINE bool in_pairs(const rg_lrn_shape *s, const power_constants *k, const rg_dtype T)
-{
-    return T == RG_BF16 && (k->quarters == 2 || k->quarters == 3) && !s->add &&
-           s->span.size % (2 * VLEN) == 0;
+    return T == RG_BF16 && (j->c.quarters == 2 || j->c.quarters == 3) && !j->s->add &&
+           j->s->span.size % (2 * VLEN) == 0;
 }
 
 /* Pixels begin to end - 1. */
-RG_INLINE void forward_fives(const rg_lrn_args *a, int64_t begin, int64_t end, const rg_dtype T)
+RG_INLINE void forward_fives(const lrn_job *j, int64_t begin, int64_t end, const rg_dtype T)
 {
-    const rg_lrn_shape *s = &a->shape;
-    const power_constants k = power_constants_of(&s->numbers);
-    for (int64_t p = begin; p < end; p++) {
-        int64_t offset[2];
-        rg_walk_offsets(&s->outer, 2, p, offset);
-        const char *x = at(a->x, offset[0], T);
-        const output to = output_at(s, at_out(a->y, offset[1], T), 1, T);
-        const output pairs = pairs_at(to);
-        if (in_pairs(s, &k, T) && k.quarters == 2)
-            forward_five_pairs(&k, x, &pairs, s->span.size, T, 2);
-        else if (in_pairs(s, &k, T))
-            forward_five_pairs(&k, x, &pairs, s->span.size, T, 3);
-        else if (k.quarters == 3 && is_whole(s))
-            forward_five(&k, x, &to, s->span.size, T, 3, true);
-        else
-            forward_five(&k, x, &to, s->span.size, T, k.quarters, false);
+    const power_constants k = j->c;
+    const int64_t channels = j->s->span.size;
+    for (int64_t i = begin; i < end; i++) {
+        lrn_pixel p = pixel_of(j, 1, i, T);
+        if (in_pairs(j, T)) {
+            p.to.stream = p.to.stream && (uintptr_t)p.to.pixel % RG_VECTOR_BYTES == 0;
+            if (k.quarters == 2)
+                forward_five_pairs(&k, &p, channels, T, 2);
+            else
+                forward_five_pairs(&k, &p, channels, T, 3);
+        } else if (k.quarters == 3 && is_whole(j->s)) {
+            forward_five(&k, &p, channels, T, 3, true);
+        } else {
+            forward_five(&k, &p, channels, T, k.quarters, false);
+        }
     }
 }
 
-RG_INLINE void gradient_fives(const rg_lrn_gradient_args *a, int64_t begin, int64_t end,
-                              const rg_dtype T)
+RG_INLINE void gradient_fives(const lrn_job *j, int64_t begin, int64_t end, const rg_dtype T)
 {
-    const rg_lrn_shape *s = &a->shape;
-    const power_constants k = power_constants_of(&s->numbers);
-    for (int64_t p = begin; p < end; p++) {
-        int64_t offset[RG_LRN_TENSORS];
-        rg_walk_offsets(&s->outer, 3, p, offset);
-        const char *dy = at(a->dy, offset[0], T), *x = at(a->x, offset[1], T);
-        const output to = output_at(s, at_out(a->dx, offset[2], T), 2, T);
-        const output pairs = pairs_at(to);
-        if (in_pairs(s, &k, T) && k.quarters == 2)
-            gradient_five_pairs(&k, dy, x, &pairs, s->span.size, T, 2);
-        else if (in_pairs(s, &k, T))
-            gradient_five_pairs(&k, dy, x, &pairs, s->span.size, T, 3);
-        else if (k.quarters == 3 && is_whole(s))
-            gradient_five(&k, dy, x, &to, s->span.size, T, 3, true);
-        else
-            gradient_five(&k, dy, x, &to, s->span.size, T, k.quarters, false);
+    const power_constants k = j->c;
+    const int64_t channels = j->s->span.size;
+    for (int64_t i = begin; i < end; i++) {
+        lrn_pixel p = pixel_of(j, 2, i, T);
+        if (in_pairs(j, T)) {
+            p.to.stream = p.to.stream && (uintptr_t)p.to.pixel % RG_VECTOR_BYTES == 0;
+            if (k.quarters == 2)
+                gradient_five_pairs(&k, &p, channels, T, 2);
+            else
+                gradient_five_pairs(&k, &p, channels, T, 3);
+        } else if (k.quarters == 3 && is_whole(j->s)) {
+            gradient_five(&k, &p, channels, T, 3, true);
+        } else {
+            gradient_five(&k, &p, channels, T, k.quarters, false);
+        }
     }
 }
 

@@ -13,6 +13,13 @@
 #include "ops/window_norm/power_roots_cpu.h"
 #endif
 
+/* Exponents that are rare are called on the CPU, where loops exist once for each storage type. */
+#ifdef __CUDACC__
+#define POWER_RARE RG_FORMULA_INLINE
+#else
+#define POWER_RARE RG_OUTLINE
+#endif
+
 /* rg_power_numbers, cast once. */
 RG_FORMULA_STRUCT(power_constants)
 {
@@ -28,7 +35,7 @@ RG_FORMULA_CAST RG_OF(power_constants) power_constants_of(const rg_power_numbers
 }
 
 /* t^(quarters / 4) by roots and products. */
-RG_FORMULA_INLINE vreal power_of_quarters(vreal t, int32_t quarters, const int how)
+POWER_RARE vreal power_of_quarters(vreal t, int32_t quarters, const int how)
 {
     vreal power = vset(1), square = t;
     for (int32_t rest = quarters / 4; rest > 0; rest >>= 1, square *= square)

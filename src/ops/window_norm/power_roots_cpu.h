@@ -21,7 +21,7 @@ RG_INLINE vreal power_inverse(vreal t, const int how)
 }
 
 /* t^exponent, to |exponent log t| + 2 units of the last place. */
-RG_INLINE vreal power_by_log(vreal t, vreal exponent, const int how)
+RG_OUTLINE vreal power_by_log(vreal t, vreal exponent, const int how)
 {
     (void)how;
     return vexp(exponent * vlog(t));
