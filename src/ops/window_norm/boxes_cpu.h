@@ -239,10 +239,11 @@ RG_INLINE void finish_step(box_finish *finish, const int kinds, const box_strip 
 /* ---- rows ---- */
 
 /* One of these steps with an op's formula, and its loop over what is left of a segment from i on,
- * or all of it where values are not contiguous: rare, so called. */
+ * or all of it where values are not contiguous: rare, so called, with a copy of the segment, which
+ * itself stays in registers. */
 typedef void box_step(const box_strip *b, const box_segment *g, int64_t i, const int n,
                       const rg_dtype T, const bool dense);
-typedef void box_rest(const box_strip *b, const box_segment *g, int64_t i, rg_dtype T);
+typedef void box_rest(const box_strip *b, box_segment g, int64_t i, rg_dtype T);
 
 /* All values of a row; then, where these are summed over windows, the sums over columns go to
  * `to`. */
@@ -255,7 +256,7 @@ RG_INLINE void box_row(box_step *step, box_rest *rest, const int kinds, const bo
         for (; g.dense && i + VLEN <= g.count; i += VLEN)
             step(b, &g, i, VLEN, T, true);
         if (i < g.count)
-            rest(b, &g, i, T);
+            rest(b, g, i, T);
     }
     if (to == NULL)
         return;
@@ -279,18 +280,17 @@ typedef struct box_rows {
     {                                                                                            \
         box_row(op##_##part##_step, op##_##part##_rest, kinds, b, row, sum, to, T);              \
     }
-#define RG_BOX_STEP(op, kinds, part)                                                        \
-    RG_INLINE void op##_##part##_step(const box_strip *b, const box_segment *g, int64_t i,  \
-                                      const int n, const rg_dtype T, const bool dense)      \
-    {                                                                                       \
-        part##_step(op##_##part, kinds, b, g, i, n, T, dense);                              \
-    }                                                                                       \
-    RG_OUTLINE void op##_##part##_rest(const box_strip *b, const box_segment *g, int64_t i, \
-                                       rg_dtype T)                                          \
-    {                                                                                       \
-        for (; i < g->count; i += VLEN)                                                     \
-            op##_##part##_step(b, g, i, vlanes_left(g->count - i), T, g->dense);            \
-    }                                                                                       \
+#define RG_BOX_STEP(op, kinds, part)                                                             \
+    RG_INLINE void op##_##part##_step(const box_strip *b, const box_segment *g, int64_t i,       \
+                                      const int n, const rg_dtype T, const bool dense)           \
+    {                                                                                            \
+        part##_step(op##_##part, kinds, b, g, i, n, T, dense);                                   \
+    }                                                                                            \
+    RG_OUTLINE void op##_##part##_rest(const box_strip *b, box_segment g, int64_t i, rg_dtype T) \
+    {                                                                                            \
+        for (; i < g.count; i += VLEN)                                                           \
+            op##_##part##_step(b, &g, i, vlanes_left(g.count - i), T, g.dense);                  \
+    }                                                                                            \
     RG_BOX_TYPES(op, kinds, part)
 #define RG_BOX_ROWS(op, kinds, suffix)                                           \
     {                                                                            \
