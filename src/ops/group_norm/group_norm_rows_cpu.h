@@ -262,9 +262,9 @@ RG_INLINE void row_moments_step(const group_rows *k, const group_row *r, row_sum
 }
 ROW_REST(row_moments)
 
-RG_INLINE row_sums row_moments_total(const group_rows *k, const group_row *r, const rg_dtype T)
+RG_OUTLINE row_sums row_moments_total(const group_rows *k, const group_row *r, rg_dtype T)
 {
-    return row_total(row_moments_step, row_moments_rest, 1, k, r, T);
+    RG_WITH_TYPE(T, U, return row_total(row_moments_step, row_moments_rest, 1, k, r, U));
 }
 
 /* ---- a group ---- */

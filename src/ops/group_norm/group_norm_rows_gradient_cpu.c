@@ -71,12 +71,12 @@ RG_INLINE void row_gradient_step(const group_rows *k, const group_row *r, row_su
 }
 ROW_REST(row_gradient)
 
-RG_INLINE row_sums row_sums_total(const group_rows *k, const group_row *r, const rg_dtype T)
+RG_OUTLINE row_sums row_sums_total(const group_rows *k, const group_row *r, rg_dtype T)
 {
-    return row_total(row_sums_step, row_sums_rest, 2, k, r, T);
+    RG_WITH_TYPE(T, U, return row_total(row_sums_step, row_sums_rest, 2, k, r, U));
 }
 
-RG_INLINE void row_statistics(const group_rows *k, group_row *r, double epsilon, const rg_dtype T)
+RG_INLINE void row_statistics(const group_rows *k, group_row *r, double epsilon, rg_dtype T)
 {
     r->near = middle_element(k, r, T);
     const row_sums q = row_moments_total(k, r, T);
@@ -92,8 +92,8 @@ RG_OUTLINE void end_factors(const group_rows *k, group_row *r, const row_sums *q
 }
 
 /* The addresses of group `group` of an image, and its statistics. */
-RG_INLINE void place_gradient(const rg_group_norm_gradient_args *k, const group_rows *all,
-                              group_row *r, int64_t image, int64_t group, const rg_dtype T)
+RG_OUTLINE void place_gradient(const rg_group_norm_gradient_args *k, const group_rows *all,
+                               group_row *r, int64_t image, int64_t group, rg_dtype T)
 {
     const rg_channels *s = &k->shape.channels;
     const int64_t c = group * all->count, from = image * k->shape.groups + group;
