@@ -161,6 +161,23 @@ static void free_batch(batch *b)
 
 /* ---- running ---- */
 
+/* The kernel and the state of image n alone: those of the batch, unless images draw random numbers
+ * of their own. */
+static rg_status image_kernel(const batch *b, int64_t n, rg_tensor *const x[], rg_kernel **kernel,
+                              rg_state **state)
+{
+    const rg_op *op = b->v->test->op;
+    *kernel = NULL;
+    *state = NULL;
+    if (op->image_desc == NULL)
+        return RG_OK;
+    _Alignas(16) char desc[RG_MAX_DESC];
+    memcpy(desc, b->v->desc, op->desc.size);
+    op->image_desc(desc, n);
+    RG_TRY(rg_kernel_create(b->checker->device, op, desc, kernel));
+    return rg_state_create(*kernel, x, state);
+}
+
 /* One image after the other; what images share is added up in their order. */
 static rg_status run_single(batch *b)
 {
@@ -177,10 +194,18 @@ static rg_status run_single(batch *b)
             y[i] = b->y[i * b->images + n];
             dy[i] = b->dy[i * b->images + n];
         }
-        status = rg_kernel_forward(b->kernel, commands, x, y, b->states[n]);
+        rg_kernel *own;
+        rg_state *own_state;
+        status = image_kernel(b, n, x, &own, &own_state);
+        const rg_kernel *kernel = own != NULL ? own : b->kernel;
+        rg_state *state = own_state != NULL ? own_state : b->states[n];
+        if (status == RG_OK)
+            status = rg_kernel_forward(kernel, commands, x, y, state);
         const uint64_t add = n > 0 ? b->shared & b->wanted : 0;
         if (status == RG_OK && b->wanted != 0)
-            status = rg_kernel_gradient(b->kernel, commands, dy, x, y, b->states[n], dx, add);
+            status = rg_kernel_gradient(kernel, commands, dy, x, y, state, dx, add);
+        rg_state_destroy(own_state);
+        rg_kernel_destroy(own);
     }
     return rg_commands_finish(commands, status);
 }

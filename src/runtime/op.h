@@ -126,6 +126,9 @@ struct rg_op {
     uint32_t wide_gradients; /* bit i: dx[i] may be f32 beside an x[i] of f16 or bf16 */
     /* Whether images may be joined along dimension 0; NULL: never. */
     bool (*joins)(const void *desc, const rg_tensor_desc x[]);
+    /* Changes a descriptor to that of image n of a batch of separate images, which draws random
+     * numbers of its own; NULL: all images have the same. */
+    void (*image_desc)(void *desc, int64_t n);
 
     rg_status (*forward)(rg_call *call);
     /* Forward of up to RG_MAX_CALLS images of a batch, so that many small tensors take few

@@ -137,13 +137,20 @@ static uint32_t limit_of(double keep)
 }
 
 /* From the key of one image to that of the next: 2^64 divided by the golden ratio. */
-#define IMAGE_KEY UINT64_C(0x9e3779b97f4a7c15)
+static void image_desc(void *desc, int64_t n)
+{
+    const uint64_t step = UINT64_C(0x9e3779b97f4a7c15);
+    rg_dropout_desc *d = desc;
+    d->seed = (int64_t)((uint64_t)d->seed + (uint64_t)n * step);
+}
 
 static rg_dropout_args make_args(const rg_call *call, const rg_tensor *x, const rg_tensor *y)
 {
     const rg_dropout_desc *d = call->desc;
+    rg_dropout_desc own = *d;
+    image_desc(&own, call->image);
     rg_dropout_args args = { .scale = 1 / d->keep,
-                             .seed = (uint64_t)d->seed + (uint64_t)call->image * IMAGE_KEY,
+                             .seed = (uint64_t)own.seed,
                              .step = (uint64_t)d->step,
                              .limit = limit_of(d->keep),
                              .has_step = d->step_input && call->x[1] != NULL };
@@ -226,7 +233,7 @@ RG_OP_DEFINE(dropout, .text = "dropout: sets random elements to 0 and scales the
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "step", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
-             .fusion = { .with_run_number = with_run_number },
+             .fusion = { .with_run_number = with_run_number }, .image_desc = image_desc,
              .aliases = (const rg_alias[]){ RG_X_AS_Y(0, 0), RG_DY_AS_DX(0, 0), 0 },
              .count_inputs = count_inputs, .no_gradient = no_gradient, .check = check,
              .shapes = shapes, .state = state, .reads = reads, .forward = forward,
