@@ -7,7 +7,7 @@
  * one if its slot is free: begun - released < buffers. The caller holds slot released % buffers
  * once it has taken a batch. What an image becomes depends on its epoch and its number in the set
  * alone, so that batches do not depend on who makes them. */
-#include "train/image_items.h"
+#include "train/loader.h"
 #include "train/random.h"
 #include "core/dtype.h"
 #include "core/thread.h"
@@ -18,191 +18,6 @@
 #include <string.h>
 
 static const rg_allocator *const memory = &rg_default_allocator;
-
-enum { SENTENCE = 512, MOST_THREADS = 64 };
-
-/* A batch and its memory. */
-typedef struct filled {
-    rg_batch batch;
-    char *images;
-    int32_t *labels;
-    char *values; /* of labels and values; NULL for others */
-    int64_t *indices;
-    int64_t given, done; /* images that threads have taken; that are complete */
-    int64_t bad;         /* the first image that could not be decoded; -1: none */
-    rg_status status;    /* of that */
-    char text[SENTENCE];
-} filled;
-
-/* A thread with its memory. */
-typedef struct worker {
-    rg_loader *loader;
-    pthread_t thread;
-    int64_t *columns; /* (width): where each comes from; -1: padding */
-    char *changed;    /* one image, as in the set */
-    char *decoded;    /* one image; NULL for sets in memory */
-    rg_decoder decoder;
-} worker;
-
-struct rg_loader {
-    rg_dataset *set;
-    rg_loader_desc desc;
-    int64_t pixels;     /* of an image, channels not counted */
-    size_t image_bytes; /* of one in a batch */
-    int64_t grain;      /* images that a thread takes at once */
-    char *table;        /* what each byte becomes: (channels, 256) of the batch's dtype; u8 alone */
-    filled *ring;       /* (buffers) */
-    worker workers[MOST_THREADS];
-    int32_t threads; /* that were started */
-    bool has_lock;
-
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t changed;
-    int64_t *order; /* of the images in epoch `ordered`; NULL without shuffling */
-    int64_t ordered;
-    uint64_t begun, released;
-    int64_t epoch, position; /* of the next batch to begin */
-    int32_t busy;            /* threads that work on images */
-    bool held, stop;         /* the caller has a batch; all ends */
-    _Atomic bool hurry;      /* what is being made is not wanted any more */
-};
-
-/* ---- one image ---- */
-
-/* What happens to an image: it is shifted and mirrored. */
-typedef struct change {
-    int64_t crop[2], shift[2]; /* rows, columns */
-    bool mirror;
-} change;
-
-static change draw_change(const rg_loader *loader, int64_t epoch, int64_t index)
-{
-    const rg_loader_desc *d = &loader->desc;
-    const uint64_t of_epoch = rg_random_key(rg_random_key(d->seed, 2), (uint64_t)epoch);
-    const uint64_t key = rg_random_key(of_epoch, (uint64_t)index);
-    change made = { .mirror = d->mirror && rg_random_below(key, 0, 2) == 1 };
-    for (int i = 0; i < 2; i++) {
-        const uint64_t at = (uint64_t)i;
-        made.crop[i] = rg_random_below(key, 1 + at, 2 * (int64_t)d->crop + 1) - d->crop;
-        made.shift[i] = rg_random_below(key, 3 + at, 2 * (int64_t)d->shift + 1) - d->shift;
-    }
-    return made;
-}
-
-static int64_t clamp(int64_t value, int64_t most)
-{
-    return value < 0 ? 0 : value > most ? most : value;
-}
-
-/* The row or column that moves to index i; -1: padding. */
-static int64_t origin(int64_t i, int64_t size, int64_t crop, int64_t shift)
-{
-    const int64_t at = clamp(i + shift, size - 1) + crop;
-    return at >= 0 && at < size ? at : -1;
-}
-
-/* A changed copy, of bytes or floats alike. `columns`: where each column comes from, -1: padding.
- */
-RG_INLINE void copy_rows(const worker *w, const change *how, const char *from, const size_t pixel)
-{
-    const rg_dataset_info *info = &w->loader->set->info;
-    const int64_t height = info->height, width = info->width;
-    char *to = w->changed;
-    for (int64_t r = 0; r < height; r++) {
-        const int64_t row = origin(r, height, how->crop[0], how->shift[0]);
-        const char *const start = from + (size_t)((row < 0 ? 0 : row) * width) * pixel;
-        for (int64_t c = 0; c < width; c++, to += pixel) {
-            const int64_t column = row < 0 ? -1 : w->columns[c];
-            if (column >= 0)
-                memcpy(to, start + (size_t)column * pixel, pixel);
-            else
-                memset(to, 0, pixel);
-        }
-    }
-}
-
-static void change_image(const worker *w, const change *how, const char *from)
-{
-    const rg_loader *loader = w->loader;
-    const int64_t width = loader->set->info.width;
-    const size_t pixel = loader->set->image_bytes / (size_t)loader->pixels;
-    for (int64_t c = 0; c < width; c++) {
-        const int64_t seen = how->mirror ? width - 1 - c : c;
-        w->columns[c] = origin(seen, width, how->crop[1], how->shift[1]);
-    }
-    switch (pixel) { /* a constant makes one load and one store of the copy */
-    case 1:
-        copy_rows(w, how, from, 1);
-        break;
-    case 3:
-        copy_rows(w, how, from, 3);
-        break;
-    case 4:
-        copy_rows(w, how, from, 4);
-        break;
-    default:
-        copy_rows(w, how, from, pixel);
-        break;
-    }
-}
-
-RG_INLINE void look_up(const char *table, const unsigned char *from, char *to, int64_t pixels,
-                       const int64_t channels, const size_t size)
-{
-    for (int64_t c = 0; c < channels; c++) {
-        const char *const own = table + (size_t)(256 * c) * size;
-        for (int64_t i = 0; i < pixels; i++)
-            memcpy(to + (size_t)(i * channels + c) * size, own + from[i * channels + c] * size,
-                   size);
-    }
-}
-
-/* Bytes by a table: any dtype and any normalisation, rounded once, for two loads and a store.
- * Common sizes are compile-time constants. */
-static void write_bytes(const rg_loader *loader, const unsigned char *from, char *to)
-{
-    const size_t size = rg_dtype_size(loader->desc.dtype);
-    const int64_t pixels = loader->pixels, channels = loader->set->info.channels;
-    if (channels == 1 && size == 4)
-        look_up(loader->table, from, to, pixels, 1, 4);
-    else if (channels == 1 && size == 2)
-        look_up(loader->table, from, to, pixels, 1, 2);
-    else if (size == 4)
-        look_up(loader->table, from, to, pixels, channels, 4);
-    else if (size == 2)
-        look_up(loader->table, from, to, pixels, channels, 2);
-    else
-        look_up(loader->table, from, to, pixels, channels, 8);
-}
-
-static void write_floats(const rg_loader *loader, const float *from, void *to)
-{
-    const rg_loader_desc *d = &loader->desc;
-    const int64_t channels = loader->set->info.channels;
-    for (int64_t i = 0; i < loader->pixels; i++) {
-        for (int64_t c = 0; c < channels; c++) {
-            const double x = (double)from[i * channels + c];
-            rg_element_set(to, d->dtype, i * channels + c, (x - d->mean[c]) / d->deviation[c]);
-        }
-    }
-}
-
-static rg_status write_image(worker *w, int64_t epoch, int64_t index, char *to)
-{
-    const rg_loader *loader = w->loader;
-    const void *from;
-    RG_TRY(rg_dataset_fetch(loader->set, index, &w->decoder, w->decoded, &from));
-    if (loader->desc.mirror || loader->desc.crop > 0 || loader->desc.shift > 0) {
-        const change how = draw_change(loader, epoch, index);
-        change_image(w, &how, from);
-        from = w->changed;
-    }
-    if (loader->set->info.dtype == RG_U8)
-        write_bytes(loader, from, to);
-    else
-        write_floats(loader, from, to);
-    return RG_OK;
-}
 
 /* ---- one batch ---- */
 
@@ -230,7 +45,7 @@ static void move_on(rg_loader *loader, int64_t epoch, int64_t position)
 }
 
 /* The targets of an image become number i of a batch. */
-static void take_targets(const rg_loader *loader, int64_t index, int64_t i, filled *to)
+static void take_targets(const rg_loader *loader, int64_t index, int64_t i, rg_loader_slot *to)
 {
     const rg_dataset *set = loader->set;
     const int64_t count = set->info.targets;
@@ -247,7 +62,7 @@ static void take_targets(const rg_loader *loader, int64_t index, int64_t i, fill
 /* Begins a batch: which images it has. */
 static void begin_batch(rg_loader *loader)
 {
-    filled *const to = &loader->ring[loader->begun % (uint64_t)loader->desc.buffers];
+    rg_loader_slot *const to = &loader->ring[loader->begun % (uint64_t)loader->desc.buffers];
     const int64_t epoch = loader->epoch, position = loader->position;
     const int64_t left = loader->set->info.count - position;
     const int64_t count = left < loader->desc.batch ? left : loader->desc.batch;
@@ -274,13 +89,13 @@ static void begin_batch(rg_loader *loader)
 
 /* The newest batch, if it has images that no thread has taken; else a new one, if there is memory
  * for it; else NULL. */
-static filled *find_work(rg_loader *loader)
+static rg_loader_slot *find_work(rg_loader *loader)
 {
     const uint64_t buffers = (uint64_t)loader->desc.buffers;
     if (loader->hurry)
         return NULL;
     if (loader->begun > 0) {
-        filled *newest = &loader->ring[(loader->begun - 1) % buffers];
+        rg_loader_slot *newest = &loader->ring[(loader->begun - 1) % buffers];
         if (loader->begun > loader->released && newest->given < newest->batch.count)
             return newest;
     }
@@ -291,13 +106,13 @@ static filled *find_work(rg_loader *loader)
 }
 
 /* Makes images `first` to `end` of a batch. The sentence of the first bad one is kept. */
-static void make_images(worker *w, filled *to, int64_t first, int64_t end)
+static void make_images(rg_loader_worker *w, rg_loader_slot *to, int64_t first, int64_t end)
 {
     rg_loader *loader = w->loader;
     for (int64_t i = first; i < end && !atomic_load_explicit(&loader->hurry, memory_order_relaxed);
          i++) {
-        const rg_status status = write_image(w, to->batch.epoch, to->indices[i],
-                                             to->images + (size_t)i * loader->image_bytes);
+        const rg_status status = rg_loader_write_image(
+            w, to->batch.epoch, to->indices[i], to->images + (size_t)i * loader->image_bytes);
         if (status == RG_OK)
             continue;
         pthread_mutex_lock(&loader->lock);
@@ -312,11 +127,11 @@ static void make_images(worker *w, filled *to, int64_t first, int64_t end)
 
 static void *worker_main(void *context)
 {
-    worker *w = context;
+    rg_loader_worker *w = context;
     rg_loader *loader = w->loader;
     pthread_mutex_lock(&loader->lock);
     while (!loader->stop) {
-        filled *const to = find_work(loader);
+        rg_loader_slot *const to = find_work(loader);
         if (to == NULL) {
             pthread_cond_wait(&loader->changed, &loader->lock);
             continue;
@@ -348,7 +163,7 @@ rg_status rg_loader_next(rg_loader *loader, rg_batch *batch)
         loader->released++;
         pthread_cond_broadcast(&loader->changed);
     }
-    const filled *next = &loader->ring[loader->released % (uint64_t)loader->desc.buffers];
+    const rg_loader_slot *next = &loader->ring[loader->released % (uint64_t)loader->desc.buffers];
     while (loader->begun == loader->released || next->done < next->batch.count)
         pthread_cond_wait(&loader->changed, &loader->lock);
     loader->held = true;
@@ -423,7 +238,7 @@ static rg_status check_desc(const rg_dataset *set, const rg_loader_desc *desc)
     RG_TRY(check_range("crop", desc->crop, 0, 1024));
     RG_TRY(check_range("shift", desc->shift, 0, 1024));
     RG_TRY(check_range("buffers", desc->buffers, 2, 16));
-    RG_TRY(check_range("threads", desc->threads, 0, MOST_THREADS));
+    RG_TRY(check_range("threads", desc->threads, 0, RG_LOADER_THREADS));
     RG_CHECK(!desc->drop_last || set->info.count >= desc->batch, RG_INVALID_ARGUMENT,
              "rg_loader_create: the data set has %lld images, fewer than a batch of %lld, and "
              "incomplete batches are skipped",
@@ -487,10 +302,10 @@ static rg_status make_ring(rg_loader *loader)
     RG_CHECK(rg_multiply(capacity, loader->image_bytes, &bytes) && bytes <= INT64_MAX,
              RG_OUT_OF_MEMORY, "out of memory: batches of %lld images do not fit",
              (long long)capacity);
-    RG_TRY(rg_allocate_zero(memory, (size_t)loader->desc.buffers * sizeof(filled),
+    RG_TRY(rg_allocate_zero(memory, (size_t)loader->desc.buffers * sizeof(rg_loader_slot),
                             (void **)&loader->ring));
     for (int32_t i = 0; i < loader->desc.buffers; i++) {
-        filled *f = &loader->ring[i];
+        rg_loader_slot *f = &loader->ring[i];
         RG_TRY(rg_allocate(memory, bytes, (void **)&f->images));
         RG_TRY(rg_allocate(memory, label_bytes(loader), (void **)&f->labels));
         if (value_bytes(loader) > 0)
@@ -512,7 +327,7 @@ static int32_t thread_count(const rg_loader *loader)
     return in_memory(loader->set) ? 1 : rg_decoder_threads(0);
 }
 
-static rg_status make_worker(rg_loader *loader, worker *w)
+static rg_status make_worker(rg_loader *loader, rg_loader_worker *w)
 {
     const rg_dataset *set = loader->set;
     w->loader = loader;
@@ -523,7 +338,7 @@ static rg_status make_worker(rg_loader *loader, worker *w)
     return RG_OK;
 }
 
-static void release_worker(const rg_loader *loader, worker *w)
+static void release_worker(const rg_loader *loader, rg_loader_worker *w)
 {
     const rg_dataset *set = loader->set;
     rg_release(memory, w->changed, set->image_bytes);
@@ -560,7 +375,7 @@ static rg_status start_threads(rg_loader *loader)
     loader->has_lock = true;
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (loader->threads < count) {
-        worker *w = &loader->workers[loader->threads];
+        rg_loader_worker *w = &loader->workers[loader->threads];
         if (!rg_thread_start(&w->thread, worker_main, w))
             break;
         loader->threads++;
@@ -626,13 +441,13 @@ void rg_loader_destroy(rg_loader *loader)
     const rg_dataset *set = loader->set;
     const size_t capacity = (size_t)batch_capacity(loader);
     for (int32_t i = 0; i < loader->desc.buffers && loader->ring != NULL; i++) {
-        const filled *f = &loader->ring[i];
+        const rg_loader_slot *f = &loader->ring[i];
         rg_release(memory, f->images, capacity * loader->image_bytes);
         rg_release(memory, f->labels, label_bytes(loader));
         rg_release(memory, f->values, value_bytes(loader));
         rg_release(memory, f->indices, capacity * sizeof *f->indices);
     }
-    for (int32_t i = 0; i < MOST_THREADS; i++)
+    for (int32_t i = 0; i < RG_LOADER_THREADS; i++)
         release_worker(loader, &loader->workers[i]);
     rg_release(memory, loader->ring, (size_t)loader->desc.buffers * sizeof *loader->ring);
     rg_release(memory, loader->order, (size_t)set->info.count * sizeof *loader->order);
