@@ -67,7 +67,7 @@ static int32_t take_word(const rg_onnx_operator *entry, const void *desc, const 
                                .optional = mark == '?' || mark == '#' || i > 0 };
         char numbered[RG_ONNX_NAME];
         snprintf(t->name, sizeof t->name, "%.*s", (int)name, word);
-        snprintf(numbered, sizeof numbered, "%.24s%d", own, i);
+        snprintf(numbered, sizeof numbered, "%.16s%d", own, i);
         if (copies > 1)
             snprintf(t->name, sizeof t->name, "%.*s%d", (int)name, word, i);
         if (own[0] != 0)
