@@ -60,14 +60,14 @@ static void test_onnx(rg_device *device, rg_queue *queue)
     EXPECT(y[0] == 4 && y[1] == 8);
     EXPECT_OK(rg_tensor_read(out[1], indices, sizeof indices, RG_LAYOUT_SAME));
     EXPECT(indices[0] == 3 && indices[1] == 4);
+    rg_tensor_destroy(out[0]);
+    rg_tensor_destroy(out[1]);
     rg_commands_destroy(commands);
     EXPECT_OK(rg_commands_create(queue, &commands));
     EXPECT_FAILS(rg_operator_run(pool, commands, NULL, 0, 1, out), RG_INVALID_ARGUMENT,
                  "MaxPool: the input X is missing");
     EXPECT_FAILS(rg_operator_run(pool, commands, &x, 1, 4, out), RG_INVALID_ARGUMENT, "results");
     rg_commands_destroy(commands);
-    rg_tensor_destroy(out[0]);
-    rg_tensor_destroy(out[1]);
     rg_tensor_destroy(x);
     rg_operator_destroy(pool);
     rg_operator_destroy(NULL);
