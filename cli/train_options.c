@@ -25,6 +25,7 @@ rg_train_request rg_train_defaults(void)
                                .epochs = 6,
                                .batch = 64,
                                .accumulate = 1,
+                               .micro_batches = 1,
                                .seed = 1,
                                .memory = 256,
                                .stop = RG_TRAIN_NOT_GIVEN,
@@ -62,6 +63,9 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
         { "batch", RG_OPTION_COUNT, &q->batch, "N", "batch size in images (default 64)" },
         { "accumulate", RG_OPTION_COUNT, &q->accumulate, "N",
           "accumulate gradients over N batches per step (default 1)" },
+        { "micro-batches", RG_OPTION_COUNT, &q->micro_batches, "N",
+          "cut each batch into N parts, a power of two, and sum their gradients in a fixed order "
+          "(default 1)" },
         { "optimizer", RG_OPTION_TEXT, &q->optimizer, "NAME",
           "adam, sgd or rmsprop (default adam)" },
         { "rate", RG_OPTION_REAL, &q->rate, "X", "learning rate (default 0.001; for sgd 0.05)" },
@@ -146,6 +150,7 @@ rg_status rg_train_desc(const rg_train_request *q, rg_trainer_desc *desc)
     desc->epochs = q->epochs;
     desc->batch = q->batch;
     desc->accumulate = q->accumulate;
+    desc->micro_batches = q->micro_batches;
     desc->shift = q->shift;
     desc->crop = q->crop;
     desc->mirror = q->mirror;

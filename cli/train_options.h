@@ -15,7 +15,8 @@ typedef struct rg_train_request {
     bool json, help;
     /* kept in checkpoints */
     const char *data, *size, *model, *dtype, *optimizer, *schedule, *loss;
-    int64_t epochs, batch, accumulate, seed, shift, crop, patience, warmup, drop_every;
+    int64_t epochs, batch, accumulate, micro_batches, seed, shift, crop, patience, warmup,
+        drop_every;
     double rate, momentum, decay, validation, drop;
     bool mirror;
 } rg_train_request;

@@ -26,7 +26,8 @@ add_library(rg_train_objects OBJECT
     src/train/png_image.c src/train/jpeg_image.c src/train/resize.c src/train/image_file.c
     src/train/image_items.c src/train/image_folder.c src/train/tar_members.c src/train/tar_set.c src/train/glyphs.c src/train/loader.c src/train/loader_image.c
     src/train/model.c src/train/layer_rules.c src/train/network.c src/train/scores.c src/train/stepper.c
-    src/train/stepper_graph.c src/train/stepper_time.c
+    src/train/stepper_graph.c src/train/stepper_slot.c src/train/stepper_micro.c
+    src/train/stepper_time.c
     src/train/run_state.c src/train/run_tensors.c src/train/trainer_desc.c src/train/trainer.c
     src/train/trainer_save.c src/train/trainer_use.c src/train/trainer_history.c
     src/train/trainer_report.c src/train/predict_file.c src/train/checkpoint.c

@@ -67,6 +67,11 @@ typedef struct rg_trainer_desc {
                               changes no results, and checkpoints do not keep it */
     bool has_loss;     /**< whether `loss` is given; false (default): the one that fits the data */
     rg_loss_kind loss; /**< as in rg_network_desc */
+    /** Parts that a batch is cut into, a power of two, at most `batch`; 1 (default): it is not cut.
+     *  Their gradients are summed in a fixed binary tree, so that ranks that share them change no
+     *  bits. Each has ceil(batch / micro_batches) images, the last ones perhaps fewer or none.
+     *  Batch norm uses the statistics of a part; running statistics take the mean of all parts. */
+    int64_t micro_batches;
 } rg_trainer_desc;
 RG_API rg_trainer_desc rg_trainer_desc_default(void);
 

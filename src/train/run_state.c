@@ -147,8 +147,7 @@ rg_status rg_run_state_write(const char *path, const rg_run_state *c, rg_stepper
     RG_TRY(list_names(c, &made.names));
     for (size_t i = 0; i < ENTRIES; i++)
         texts[i + 1] = (rg_safetensors_text){ entries[i].key, text_of(c, i, &made) };
-    const rg_status status =
-        rg_run_state_write_file(path, texts, ENTRIES + 1, rg_stepper_plan(stepper));
+    const rg_status status = rg_run_state_write_file(path, texts, ENTRIES + 1, stepper);
     free(made.names);
     return status;
 }

@@ -33,9 +33,9 @@ typedef struct rg_run_state {
 /* Writes it whole or not at all. No batch may be running. */
 rg_status rg_run_state_write(const char *path, const rg_run_state *state, rg_stepper *stepper);
 
-/* Writes a file of texts and of all parameters of a plan. */
+/* Writes a file of texts and of all parameters of a stepper. */
 rg_status rg_run_state_write_file(const char *path, const rg_safetensors_text texts[],
-                                  size_t text_count, rg_plan *plan);
+                                  size_t text_count, rg_stepper *stepper);
 
 /* Refuses a stepper with NaN or an infinity in a parameter, moment or average. An update can
  * produce them although the loss was finite; training cannot continue from there. */
@@ -53,6 +53,9 @@ rg_status rg_run_state_read(const char *path, const rg_safetensors *file, const 
 rg_status rg_run_state_check_file(const char *path, const rg_safetensors *file,
                                   const rg_model *model, rg_network_desc network);
 rg_status rg_run_state_read_plan(const char *path, const rg_safetensors *file, rg_plan *plan);
+/* The same for all parameters of a stepper. */
+rg_status rg_run_state_read_stepper(const char *path, const rg_safetensors *file,
+                                    rg_stepper *stepper);
 void rg_run_state_release(rg_run_state *state);
 
 #endif

@@ -45,35 +45,45 @@ static rg_status check_tensor(const char *name, const rg_tensor *tensor)
 
 rg_status rg_run_state_check(rg_stepper *stepper)
 {
-    rg_plan *plan = rg_stepper_plan(stepper);
-    for (int32_t i = 0; i < rg_plan_parameters(plan); i++) {
-        const char *name = rg_plan_parameter_name(plan, i);
-        rg_tensor *tensor;
-        RG_TRY(rg_plan_parameter(plan, name, &tensor));
+    const char *name;
+    rg_tensor *tensor;
+    RG_TRY(rg_stepper_parameter(stepper, 0, &name, &tensor));
+    for (int32_t i = 1; name != NULL; i++) {
         RG_TRY(check_tensor(name, tensor));
+        RG_TRY(rg_stepper_parameter(stepper, i, &name, &tensor));
     }
     return RG_OK;
 }
 
 /* ---- writing ---- */
 
-rg_status rg_run_state_write_file(const char *path, const rg_safetensors_text texts[],
-                                  size_t text_count, rg_plan *plan)
+/* Fills in the entries, unless it is NULL, and counts them. */
+static rg_status list_parameters(rg_stepper *stepper, rg_safetensors_entry *entries, size_t *count)
 {
-    const size_t count = (size_t)rg_plan_parameters(plan);
-    void *memory;
-    RG_TRY(rg_allocate_zero(allocator, count * sizeof(rg_safetensors_entry), &memory));
-    rg_safetensors_entry *entries = memory;
-    rg_status status = RG_OK;
-    for (size_t i = 0; i < count && status == RG_OK; i++) {
-        rg_tensor *tensor = NULL;
-        entries[i].name = rg_plan_parameter_name(plan, (int32_t)i);
-        status = rg_plan_parameter(plan, entries[i].name, &tensor);
-        entries[i].tensor = tensor;
+    const char *name;
+    rg_tensor *tensor;
+    *count = 0;
+    RG_TRY(rg_stepper_parameter(stepper, 0, &name, &tensor));
+    while (name != NULL) {
+        if (entries != NULL)
+            entries[*count] = (rg_safetensors_entry){ .name = name, .tensor = tensor };
+        *count += 1;
+        RG_TRY(rg_stepper_parameter(stepper, (int32_t)*count, &name, &tensor));
     }
+    return RG_OK;
+}
+
+rg_status rg_run_state_write_file(const char *path, const rg_safetensors_text texts[],
+                                  size_t text_count, rg_stepper *stepper)
+{
+    size_t count;
+    rg_safetensors_entry *entries;
+    RG_TRY(list_parameters(stepper, NULL, &count));
+    RG_TRY(rg_allocate_array(count, sizeof *entries, &entries));
+    rg_status status = list_parameters(stepper, entries, &count);
     if (status == RG_OK)
         status = rg_safetensors_write(path, entries, count, texts, text_count);
-    rg_release(allocator, memory, count * sizeof(rg_safetensors_entry));
+    rg_release(allocator, entries, count * sizeof *entries);
     return status;
 }
 
@@ -129,15 +139,34 @@ rg_status rg_run_state_check_file(const char *path, const rg_safetensors *file,
     return status;
 }
 
+static rg_status read_tensor(const char *path, const rg_safetensors *file, const char *name,
+                             rg_tensor *tensor)
+{
+    size_t index;
+    RG_TRY(find_tensor(path, file, name, &index));
+    return rg_safetensors_read_tensor(file, index, tensor);
+}
+
 rg_status rg_run_state_read_plan(const char *path, const rg_safetensors *file, rg_plan *plan)
 {
     for (int32_t i = 0; i < rg_plan_parameters(plan); i++) {
         const char *name = rg_plan_parameter_name(plan, i);
         rg_tensor *tensor;
-        size_t index;
         RG_TRY(rg_plan_parameter(plan, name, &tensor));
-        RG_TRY(find_tensor(path, file, name, &index));
-        RG_TRY(rg_safetensors_read_tensor(file, index, tensor));
+        RG_TRY(read_tensor(path, file, name, tensor));
+    }
+    return RG_OK;
+}
+
+rg_status rg_run_state_read_stepper(const char *path, const rg_safetensors *file,
+                                    rg_stepper *stepper)
+{
+    const char *name;
+    rg_tensor *tensor;
+    RG_TRY(rg_stepper_parameter(stepper, 0, &name, &tensor));
+    for (int32_t i = 1; name != NULL; i++) {
+        RG_TRY(read_tensor(path, file, name, tensor));
+        RG_TRY(rg_stepper_parameter(stepper, i, &name, &tensor));
     }
     return RG_OK;
 }
@@ -154,5 +183,5 @@ rg_status rg_run_state_read(const char *path, const rg_safetensors *file, const 
     if (status != RG_OK)
         rg_error_prefix("%s: ", path);
     RG_TRY(status);
-    return rg_run_state_read_plan(path, file, rg_stepper_plan(*stepper));
+    return rg_run_state_read_stepper(path, file, *stepper);
 }

@@ -13,58 +13,6 @@ static const rg_allocator *const allocator = &rg_default_allocator;
 
 /* ---- batches ---- */
 
-static size_t image_bytes(const rg_stepper *t)
-{
-    const rg_network_desc *n = &t->options.network;
-    return (size_t)(n->height * n->width * n->channels) * rg_dtype_size(n->dtype);
-}
-
-static size_t results_bytes(const rg_stepper *t, int64_t images)
-{
-    const rg_network_desc *n = &t->options.network;
-    return RG_STEP_LOSS_BYTES + (size_t)(images * rg_network_outputs(n)) * rg_dtype_size(n->dtype);
-}
-
-static size_t label_bytes(const rg_stepper *t, int64_t images)
-{
-    return (size_t)(images * rg_network_targets(&t->options.network)) *
-           rg_dtype_size(t->used.label_desc.dtype);
-}
-
-static void slot_release(rg_stepper *t, rg_step_slot *s)
-{
-    rg_commands_destroy(s->commands);
-    rg_tensor_destroy(s->images);
-    rg_tensor_destroy(s->labels);
-    rg_release(allocator, s->answers, label_bytes(t, s->capacity));
-    rg_host_release(t->device, s->results, results_bytes(t, s->capacity));
-    *s = (rg_step_slot){ 0 };
-}
-
-static rg_status slot_fit(rg_stepper *t, rg_step_slot *s, int64_t count)
-{
-    const rg_network_desc *n = &t->options.network;
-    const int64_t dims[] = { count, n->height, n->width, n->channels };
-    int64_t label_dims[RG_MAX_RANK];
-    memcpy(label_dims, t->used.label_desc.dims, sizeof label_dims);
-    label_dims[0] = count;
-    const rg_tensor_desc images = rg_tensor_desc_dense(n->dtype, 4, dims);
-    const rg_tensor_desc labels =
-        rg_tensor_desc_dense(t->used.label_desc.dtype, t->used.label_desc.rank, label_dims);
-    void *memory;
-    if (s->count == count && s->images != NULL)
-        return RG_OK;
-    slot_release(t, s);
-    s->capacity = s->count = count;
-    RG_TRY(rg_tensor_create(t->device, &images, &s->images));
-    RG_TRY(rg_tensor_create(t->device, &labels, &s->labels));
-    RG_TRY(rg_allocate(allocator, label_bytes(t, count), &memory));
-    s->answers = memory;
-    RG_TRY(rg_host_allocate(t->device, results_bytes(t, count), &memory));
-    s->results = memory;
-    return RG_OK;
-}
-
 static rg_status record_number(rg_commands *commands, rg_plan *plan, const char *name,
                                const void *number, size_t bytes)
 {
@@ -74,60 +22,57 @@ static rg_status record_number(rg_commands *commands, rg_plan *plan, const char 
     return rg_commands_write(commands, tensor, number, bytes, RG_LAYOUT_SAME);
 }
 
-static rg_status record_result(rg_stepper *t, rg_plan *plan, rg_step_slot *s)
+/* Records a run of the network for one part. */
+static rg_status record_part(rg_stepper *t, rg_plan *plan, rg_step_slot *s, int32_t index)
 {
-    const rg_network_desc *n = &t->options.network;
-    const size_t element = rg_dtype_size(n->dtype);
-    rg_tensor *logits, *loss;
-    RG_TRY(rg_plan_result(plan, "logits", &logits));
-    RG_TRY(rg_plan_result(plan, "loss", &loss));
-    RG_TRY(rg_commands_read(s->commands, logits, s->results + RG_STEP_LOSS_BYTES,
-                            (size_t)(s->count * rg_network_outputs(n)) * element, RG_LAYOUT_SAME));
-    return rg_commands_read(s->commands, loss, s->results, element, RG_LAYOUT_SAME);
+    rg_step_part *part = &s->parts[index];
+    const int64_t parts = t->options.micro_batches;
+    part->dropout_step = s->numbers.batch;
+    if (t->micro != NULL)
+        part->dropout_step =
+            s->numbers.batch * parts + (int64_t)t->options.rank * s->parts_count + index;
+    RG_TRY(record_number(s->commands, plan, "dropout_step", &part->dropout_step,
+                         sizeof part->dropout_step));
+    RG_TRY(rg_plan_encode(plan, s->commands, (rg_tensor *[]){ part->images, part->labels }));
+    return rg_slot_read(t, s, plan, index);
 }
 
-static rg_status start(rg_stepper *t, rg_plan *plan, rg_step_slot *s, const void *images,
-                       const void *labels, int64_t count, rg_step_numbers n)
+static rg_status record_numbers(rg_stepper *t, rg_plan *plan, rg_step_slot *s)
 {
-    RG_CHECK(count > 0, RG_INVALID_ARGUMENT, "the batch has no images");
-    RG_TRY(slot_fit(t, s, count));
-    s->numbers = n;
-    RG_TRY(rg_tensor_write(s->images, images, (size_t)count * image_bytes(t), RG_LAYOUT_SAME));
-    RG_TRY(rg_tensor_write(s->labels, labels, label_bytes(t, count), RG_LAYOUT_SAME));
-    memcpy(s->answers, labels, label_bytes(t, count));
-    RG_TRY(rg_commands_create(t->queue, &s->commands));
+    const rg_step_numbers *n = &s->numbers;
     const bool wide = t->options.network.dtype == RG_F64;
-    RG_TRY(record_number(s->commands, plan, "rate",
-                         wide ? (const void *)&s->numbers.rate64 : &s->numbers.rate,
-                         wide ? sizeof n.rate64 : sizeof n.rate));
-    RG_TRY(record_number(s->commands, plan, "step", &s->numbers.step, sizeof n.step));
-    RG_TRY(record_number(s->commands, plan, "dropout_step", &s->numbers.dropout_step,
-                         sizeof n.dropout_step));
-    RG_TRY(rg_plan_encode(plan, s->commands, (rg_tensor *[]){ s->images, s->labels }));
-    RG_TRY(record_result(t, plan, s));
+    RG_TRY(record_number(s->commands, plan, "rate", wide ? (const void *)&n->rate64 : &n->rate,
+                         wide ? sizeof n->rate64 : sizeof n->rate));
+    return record_number(s->commands, plan, "step", &n->step, sizeof n->step);
+}
+
+/* Runs a plan for a whole batch. */
+static rg_status start(rg_stepper *t, rg_plan *plan, rg_step_slot *s)
+{
+    RG_TRY(rg_commands_create(t->queue, &s->commands));
+    RG_TRY(record_numbers(t, plan, s));
+    RG_TRY(record_part(t, plan, s, 0));
     return rg_commands_commit(s->commands);
 }
 
-static rg_scored scored_of(const rg_stepper *t, const rg_step_slot *s)
+/* Runs micro-batches and sums their gradients, then the optimizer. */
+static rg_status start_micro(rg_stepper *t, rg_plan *update, rg_step_slot *s)
 {
-    return (rg_scored){ .network = &t->options.network,
-                        .outputs = s->results + RG_STEP_LOSS_BYTES,
-                        .targets = s->answers,
-                        .overlaps = s == &t->evaluation ? t->overlaps : NULL };
+    RG_TRY(rg_commands_create(t->queue, &s->commands));
+    for (int32_t i = 0; i < s->parts_count; i++) {
+        if (s->parts[i].count > 0)
+            RG_TRY(record_part(t, t->micro->gradient, s, i));
+        RG_TRY(rg_micro_add(t, s->commands, &s->parts[i], i));
+    }
+    RG_TRY(record_numbers(t, update, s));
+    RG_TRY(rg_plan_encode(update, s->commands, rg_micro_sums(t->micro)));
+    return rg_commands_commit(s->commands);
 }
 
-/* The mean over the batch. The device rounds it to the dtype of the network; for 16 bits it is
- * computed again from the logits, in double. */
-static double batch_loss(const rg_stepper *t, const rg_step_slot *s)
+static void drop_commands(rg_step_slot *s)
 {
-    const rg_dtype dtype = t->options.network.dtype;
-    double sum = 0;
-    if (rg_dtype_size(dtype) > 2)
-        return rg_element_get(s->results, dtype, 0);
-    const rg_scored scored = scored_of(t, s);
-    for (int64_t i = 0; i < s->count; i++)
-        sum += rg_scored_loss(&scored, i);
-    return sum / (double)s->count;
+    rg_commands_destroy(s->commands);
+    s->commands = NULL;
 }
 
 /* Waits for the slot's batch, if there is one. */
@@ -137,19 +82,9 @@ static rg_status collect(rg_stepper *t, rg_step_slot *s, rg_outcome *outcome)
     if (s->commands == NULL)
         return RG_OK;
     const rg_status status = rg_commands_wait(s->commands);
-    rg_commands_destroy(s->commands);
-    s->commands = NULL;
+    drop_commands(s);
     RG_TRY(status);
-    outcome->images = s->count;
-    outcome->loss = batch_loss(t, s);
-    const rg_scored scored = scored_of(t, s);
-    const bool classes = t->options.network.target == RG_TARGET_CLASS;
-    for (int64_t i = 0; i < s->count; i++) {
-        const double score = rg_scored_score(&scored, i);
-        outcome->score += score;
-        outcome->right += classes && score > 0;
-        outcome->top5 += classes && s == &t->evaluation && rg_scored_in_top5(&scored, i);
-    }
+    *outcome = rg_slot_outcome(t, s);
     return RG_OK;
 }
 
@@ -165,15 +100,18 @@ rg_status rg_stepper_step(rg_stepper *t, const void *images, const void *labels,
                           double rate, rg_outcome *outcome)
 {
     rg_step_slot *s = &t->slots[t->batches % RG_STEP_SLOTS];
+    RG_CHECK(count > 0, RG_INVALID_ARGUMENT, "the batch has no images");
     RG_TRY(collect(t, s, outcome));
     const rg_step_share which = share_of(t);
-    const rg_step_numbers n = {
-        .rate64 = rate, .rate = (float)rate, .step = t->steps + 1, .dropout_step = t->batches
+    RG_TRY(rg_slot_fit(t, s, count, t->micro != NULL));
+    RG_TRY(rg_slot_write(t, s, images, labels));
+    s->numbers = (rg_step_numbers){
+        .rate64 = rate, .rate = (float)rate, .step = t->steps + 1, .batch = t->batches
     };
-    const rg_status status = start(t, t->plans[which], s, images, labels, count, n);
+    const rg_status status =
+        t->micro != NULL ? start_micro(t, t->plans[which], s) : start(t, t->plans[which], s);
     if (status != RG_OK) {
-        rg_commands_destroy(s->commands);
-        s->commands = NULL;
+        drop_commands(s);
         return status;
     }
     t->batches++;
@@ -198,14 +136,16 @@ rg_status rg_stepper_evaluate(rg_stepper *t, const void *images, const void *lab
                               float *answers, rg_outcome *outcome)
 {
     rg_step_slot *s = &t->evaluation;
-    rg_status status = start(t, t->use, s, images, labels, count, (rg_step_numbers){ 0 });
+    RG_CHECK(count > 0, RG_INVALID_ARGUMENT, "the batch has no images");
+    RG_TRY(rg_slot_fit(t, s, count, false));
+    RG_TRY(rg_slot_write(t, s, images, labels));
+    const rg_status status = start(t, t->use, s);
     if (status != RG_OK) {
-        rg_commands_destroy(s->commands);
-        s->commands = NULL;
+        drop_commands(s);
         return status;
     }
     RG_TRY(collect(t, s, outcome));
-    const rg_scored scored = scored_of(t, s);
+    const rg_scored scored = rg_slot_scored(t, s);
     for (int64_t i = 0; answers != NULL && i < count; i++)
         answers += rg_scored_answers(&scored, i, answers);
     return RG_OK;
@@ -223,6 +163,10 @@ rg_status rg_stepper_create(rg_device *device, const rg_model *model,
     RG_TRY(rg_allocate_zero(allocator, sizeof(rg_stepper), &memory));
     rg_stepper *t = memory;
     t->options = *options;
+    if (options->ranks == 0)
+        t->options.ranks = 1;
+    if (options->micro_batches == 0 || options->use_only)
+        t->options.micro_batches = 1;
     rg_status counted = RG_OK;
     if (options->network.target == RG_TARGET_MASK)
         counted = rg_allocate_array(3 * (size_t)options->network.classes, sizeof *t->overlaps,
@@ -248,12 +192,13 @@ void rg_stepper_destroy(rg_stepper *t)
     for (int i = 0; i < RG_STEP_SLOTS; i++) {
         rg_outcome outcome;
         (void)collect(t, &t->slots[i], &outcome);
-        slot_release(t, &t->slots[i]);
+        rg_slot_release(t, &t->slots[i]);
     }
-    slot_release(t, &t->evaluation);
+    rg_slot_release(t, &t->evaluation);
     for (int i = 0; i < RG_STEP_SHARES; i++)
         rg_plan_destroy(t->plans[i]);
     rg_plan_destroy(t->use);
+    rg_micro_destroy(t->micro);
     rg_network_destroy(&t->network);
     rg_network_destroy(&t->used);
     rg_queue_destroy(t->queue);
@@ -302,5 +247,28 @@ const rg_network *rg_stepper_network(const rg_stepper *t)
 
 rg_plan *rg_stepper_plan(rg_stepper *t)
 {
-    return t->options.use_only ? t->use : t->plans[RG_STEP_SHARE_LAST];
+    if (t->options.use_only)
+        return t->use;
+    return t->micro != NULL ? t->micro->gradient : t->plans[RG_STEP_SHARE_LAST];
+}
+
+/* Parameters of the optimizer's plan, then those that only the other one has. */
+rg_status rg_stepper_parameter(rg_stepper *t, int32_t index, const char **name, rg_tensor **tensor)
+{
+    rg_plan *first = t->micro != NULL ? t->plans[RG_STEP_SHARE_LAST] : rg_stepper_plan(t);
+    const int32_t count = rg_plan_parameters(first);
+    *name = NULL;
+    if (index < count) {
+        *name = rg_plan_parameter_name(first, index);
+        return rg_plan_parameter(first, *name, tensor);
+    }
+    index -= count;
+    for (int32_t i = 0; t->micro != NULL && i < rg_plan_parameters(t->micro->gradient); i++) {
+        const char *own = rg_plan_parameter_name(t->micro->gradient, i);
+        if (rg_plan_parameter(first, own, tensor) != RG_OK && index-- == 0) {
+            *name = own;
+            return rg_plan_parameter(t->micro->gradient, own, tensor);
+        }
+    }
+    return RG_OK;
 }

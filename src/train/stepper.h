@@ -13,12 +13,14 @@
 typedef struct rg_stepper_options {
     rg_network_desc network; /* training is set by the stepper */
     rg_optimizer_kind optimizer;
-    double momentum;    /* of sgd */
-    double decay;       /* of weights: decoupled for adam, l2 for others */
-    int64_t batch;      /* the most images in a step */
-    int32_t accumulate; /* batches that make one step; at least 1 */
-    uint64_t seed;      /* of the first parameters */
-    bool use_only;      /* no steps: there is the network as it is used, and no optimizer */
+    double momentum;       /* of sgd */
+    double decay;          /* of weights: decoupled for adam, l2 for others */
+    int64_t batch;         /* the most images in a batch, those of all ranks */
+    int32_t micro_batches; /* that a batch is cut into, a power of two; 0 or 1: none */
+    int32_t rank, ranks;   /* ranks divide micro_batches; 0: there is one */
+    int32_t accumulate;    /* batches that make one step; at least 1 */
+    uint64_t seed;         /* of the first parameters */
+    bool use_only;         /* no steps: there is the network as it is used, and no optimizer */
 } rg_stepper_options;
 
 /* The result of a batch. */
@@ -35,10 +37,9 @@ rg_status rg_stepper_create(rg_device *device, const rg_model *model,
                             const rg_stepper_options *options, rg_stepper **stepper);
 void rg_stepper_destroy(rg_stepper *stepper);
 
-/* Trains with a batch: `images` of the network's dtype, and labels, i32 or of that dtype; they may
- * change when this returns. The
- * outcome is that of an earlier batch, as devices work asynchronously; its images are 0 while there
- * is none. */
+/* Trains with a batch of `count` images: `images` of the network's dtype, and labels, i32 or of
+ * that dtype, of this rank's micro-batches; they may change when this returns. The outcome is that
+ * of an earlier batch, as devices work asynchronously; its images are 0 while there is none. */
 rg_status rg_stepper_step(rg_stepper *stepper, const void *images, const void *labels,
                           int64_t count, double rate, rg_outcome *outcome);
 /* Waits for a running batch; images is 0 when all are complete. */
@@ -69,5 +70,9 @@ rg_status rg_stepper_time(rg_stepper *stepper, double milliseconds[]);
 /* For checkpoints, drawings and figures; they belong to the stepper. */
 const rg_network *rg_stepper_network(const rg_stepper *stepper);
 rg_plan *rg_stepper_plan(rg_stepper *stepper);
+
+/* All parameters, of the network and of the optimizer, one by one; *name is NULL past the last. */
+rg_status rg_stepper_parameter(rg_stepper *stepper, int32_t index, const char **name,
+                               rg_tensor **tensor);
 
 #endif

@@ -4,6 +4,8 @@
  * used. */
 #include "train/stepper_parts.h"
 
+#include "core/memory.h"
+
 #include <retrograde/nodes.h>
 
 #include <math.h>
@@ -59,11 +61,14 @@ static rg_node *add_update(const rg_stepper *t, const rg_network *network,
 
 /* The sum of gradients over the batches of a step. */
 static rg_value *add_sum(const rg_network *network, const rg_network_parameter *p,
-                         rg_step_share which, rg_value *gradient)
+                         rg_step_share which, rg_value *gradient, bool in_real)
 {
     char name[300];
     snprintf(name, sizeof name, "%s.sum", p->value->name);
-    rg_value *sum = rg_graph_parameter(network->graph, name, &p->value->desc);
+    rg_tensor_desc desc = p->value->desc;
+    if (in_real && desc.dtype != RG_F64)
+        desc.dtype = RG_F32;
+    rg_value *sum = rg_graph_parameter(network->graph, name, &desc);
     const rg_arithmetic_desc add = rg_arithmetic_desc_default();
     rg_neuron_desc copy = rg_neuron_desc_default();
     copy.kind = RG_NEURON_NONE;
@@ -76,44 +81,125 @@ static rg_value *add_sum(const rg_network *network, const rg_network_parameter *
     return rg_node_output(node, 0);
 }
 
-static rg_status make_training(rg_stepper *t, const rg_model *model, rg_step_share which,
-                               rg_network *network)
+/* The numbers of a step, where this batch changes the parameters. */
+static rate_and_step add_numbers(const rg_stepper *t, rg_graph *graph, rg_step_share which)
 {
-    rg_network_desc options = t->options.network;
-    options.training = true;
-    RG_TRY(rg_network_create(model, &options, network));
-    const rg_dtype real = options.dtype == RG_F64 ? RG_F64 : RG_F32;
+    const rg_dtype real = t->options.network.dtype == RG_F64 ? RG_F64 : RG_F32;
     const rg_tensor_desc rate = rg_tensor_desc_dense(real, 0, NULL);
     const rg_tensor_desc step = rg_tensor_desc_dense(RG_I64, 0, NULL);
     rate_and_step n = { NULL, NULL };
     if (which == RG_STEP_SHARE_LAST)
-        n.rate = rg_graph_parameter(network->graph, "rate", &rate);
+        n.rate = rg_graph_parameter(graph, "rate", &rate);
     if (which == RG_STEP_SHARE_LAST && t->options.optimizer == RG_OPTIMIZER_ADAM)
-        n.step = rg_graph_parameter(network->graph, "step", &step);
+        n.step = rg_graph_parameter(graph, "step", &step);
+    return n;
+}
+
+static rg_status make_gradients(const rg_stepper *t, const rg_model *model, rg_network *network)
+{
+    rg_network_desc options = t->options.network;
+    options.training = true;
+    RG_TRY(rg_network_create(model, &options, network));
     RG_TRY(rg_value_stop_gradient(network->images));
-    RG_TRY(rg_graph_gradients(network->graph, &network->loss, NULL, 1, NULL, NULL));
+    return rg_graph_gradients(network->graph, &network->loss, NULL, 1, NULL, NULL);
+}
+
+static rg_status make_training(rg_stepper *t, const rg_model *model, rg_step_share which,
+                               rg_network *network)
+{
+    RG_TRY(make_gradients(t, model, network));
+    const rate_and_step n = add_numbers(t, network->graph, which);
     for (size_t i = 0; i < network->parameters_count; i++) {
         const rg_network_parameter *p = &network->parameters[i];
         rg_value *gradient = rg_value_gradient(p->value);
         if (!p->trained || gradient == NULL)
             continue;
         if (t->options.accumulate > 1)
-            gradient = add_sum(network, p, which, gradient);
+            gradient = add_sum(network, p, which, gradient, false);
         if (which == RG_STEP_SHARE_LAST)
             (void)add_update(t, network, p, gradient, n);
     }
     return rg_graph_status(network->graph);
 }
 
-rg_status rg_stepper_make_plans(rg_stepper *t, const rg_model *model)
+/* ---- micro-batches ---- */
+
+/* What becomes of the sum of a piece: a step of the optimizer, or a new running statistic. */
+static void add_piece(const rg_stepper *t, const rg_network *network, const rg_network_parameter *p,
+                      rg_value *sum, rg_step_share which, rate_and_step n)
+{
+    rg_neuron_desc copy = rg_neuron_desc_default();
+    copy.kind = RG_NEURON_NONE;
+    if (!p->trained) {
+        rg_node *node = rg_graph_neuron(network->graph, &copy, &sum);
+        (void)rg_graph_assign(network->graph, p->value, rg_node_output(node, 0));
+        return;
+    }
+    if (t->options.accumulate > 1)
+        sum = add_sum(network, p, which, sum, true);
+    if (which == RG_STEP_SHARE_LAST)
+        (void)add_update(t, network, p, sum, n);
+}
+
+/* The optimizer's part of a step: a graph whose sources are the sums over micro-batches. */
+static rg_status make_update(const rg_stepper *t, rg_step_share which, rg_network *network)
+{
+    const rg_micro *m = t->micro;
+    RG_TRY(rg_graph_create(&network->graph));
+    const rate_and_step n = add_numbers(t, network->graph, which);
+    RG_TRY(rg_allocate_array(m->count, sizeof *network->parameters, &network->parameters));
+    network->parameters_capacity = m->count;
+    for (size_t i = 0; i < m->count; i++) {
+        const rg_micro_piece *piece = &m->pieces[i];
+        const rg_network_parameter *of = piece->parameter;
+        rg_network_parameter *p = &network->parameters[network->parameters_count++];
+        *p = *of;
+        rg_value *sum = rg_graph_source(network->graph, piece->name);
+        p->value = rg_graph_parameter(network->graph, of->value->name, &of->value->desc);
+        RG_TRY(rg_graph_status(network->graph));
+        add_piece(t, network, p, sum, which, n);
+    }
+    return rg_graph_status(network->graph);
+}
+
+static rg_status make_update_plan(rg_stepper *t, rg_step_share which)
 {
     rg_plan_options options = rg_plan_options_default();
-    if (!t->options.use_only) {
-        RG_TRY(make_training(t, model, RG_STEP_SHARE_LAST, &t->network));
-        RG_TRY(
-            rg_plan_create(t->device, t->network.graph, &options, &t->plans[RG_STEP_SHARE_LAST]));
-        RG_TRY(rg_network_start(&t->network, t->plans[RG_STEP_SHARE_LAST], t->options.seed));
+    rg_network network = { 0 };
+    options.share = which == RG_STEP_SHARE_LAST ? t->micro->gradient : t->plans[RG_STEP_SHARE_LAST];
+    rg_status status = make_update(t, which, &network);
+    if (status == RG_OK)
+        status = rg_plan_create(t->device, network.graph, &options, &t->plans[which]);
+    if (status == RG_OK && which == RG_STEP_SHARE_LAST) /* f32 masters are its own */
+        status = rg_network_start(&network, t->plans[which], t->options.seed);
+    rg_network_destroy(&network);
+    return status;
+}
+
+/* One plan makes the gradients of a micro-batch, others sum them over batches and take steps. */
+static rg_status make_micro_plans(rg_stepper *t, const rg_model *model)
+{
+    const rg_plan_options options = rg_plan_options_default();
+    RG_TRY(make_gradients(t, model, &t->network));
+    RG_TRY(rg_micro_create(t));
+    RG_TRY(rg_plan_create(t->device, t->network.graph, &options, &t->micro->gradient));
+    RG_TRY(rg_network_start(&t->network, t->micro->gradient, t->options.seed));
+    for (int which = RG_STEP_SHARE_LAST; which >= RG_STEP_SHARE_FIRST; which--) {
+        if (which == RG_STEP_SHARE_LAST || t->options.accumulate > 1)
+            RG_TRY(make_update_plan(t, (rg_step_share)which));
     }
+    return RG_OK;
+}
+
+/* ---- plans ---- */
+
+/* Plans for whole batches. */
+static rg_status make_whole_plans(rg_stepper *t, const rg_model *model)
+{
+    rg_plan_options options = rg_plan_options_default();
+    RG_TRY(make_training(t, model, RG_STEP_SHARE_LAST, &t->network));
+    RG_TRY(rg_plan_create(t->device, t->network.graph, &options, &t->plans[RG_STEP_SHARE_LAST]));
+    RG_TRY(rg_network_start(&t->network, t->plans[RG_STEP_SHARE_LAST], t->options.seed));
     options.share = t->plans[RG_STEP_SHARE_LAST];
     for (int which = RG_STEP_SHARE_FIRST; which < RG_STEP_SHARE_LAST && t->options.accumulate > 1;
          which++) {
@@ -124,6 +210,16 @@ rg_status rg_stepper_make_plans(rg_stepper *t, const rg_model *model)
         rg_network_destroy(&network);
         RG_TRY(status);
     }
+    return RG_OK;
+}
+
+rg_status rg_stepper_make_plans(rg_stepper *t, const rg_model *model)
+{
+    rg_plan_options options = rg_plan_options_default();
+    if (!t->options.use_only)
+        RG_TRY(t->options.micro_batches > 1 ? make_micro_plans(t, model)
+                                            : make_whole_plans(t, model));
+    options.share = t->options.use_only ? NULL : rg_stepper_plan(t);
     rg_network_desc used = t->options.network;
     used.training = false;
     RG_TRY(rg_network_create(model, &used, &t->used));

@@ -37,10 +37,12 @@ static rg_status parameter_bytes(rg_plan *plan, size_t *bytes)
 
 rg_status rg_stepper_prepare_time(rg_stepper *t, int32_t *steps)
 {
-    rg_plan *plan = t->plans[RG_STEP_SHARE_LAST];
+    rg_plan *plan = rg_stepper_plan(t);
     const rg_step_slot *s = rg_stepper_last_slot(t);
-    RG_CHECK(s->images != NULL, RG_INVALID_STATE, "no batch has been trained yet");
-    RG_TRY(rg_plan_prepare(plan, (rg_tensor_desc[]){ s->images->desc, s->labels->desc }));
+    RG_CHECK(s->parts != NULL && s->parts->images != NULL, RG_INVALID_STATE,
+             "no batch has been trained yet");
+    RG_TRY(rg_plan_prepare(plan,
+                           (rg_tensor_desc[]){ s->parts->images->desc, s->parts->labels->desc }));
     *steps = rg_plan_steps(plan);
     return RG_OK;
 }
@@ -48,7 +50,7 @@ rg_status rg_stepper_prepare_time(rg_stepper *t, int32_t *steps)
 rg_status rg_stepper_time(rg_stepper *t, double milliseconds[])
 {
     enum { RUNS = 5 };
-    rg_plan *plan = t->plans[RG_STEP_SHARE_LAST];
+    rg_plan *plan = rg_stepper_plan(t);
     const rg_step_slot *s = rg_stepper_last_slot(t);
     size_t bytes;
     void *kept;
@@ -56,8 +58,8 @@ rg_status rg_stepper_time(rg_stepper *t, double milliseconds[])
     RG_TRY(rg_allocate(allocator, bytes, &kept));
     rg_status status = copy_parameters(plan, kept, false);
     if (status == RG_OK) {
-        status = rg_plan_time(plan, t->queue, (rg_tensor *[]){ s->images, s->labels }, RUNS,
-                              milliseconds);
+        status = rg_plan_time(plan, t->queue, (rg_tensor *[]){ s->parts->images, s->parts->labels },
+                              RUNS, milliseconds);
         const rg_status restored = copy_parameters(plan, kept, true);
         status = status == RG_OK ? restored : status;
     }

@@ -34,6 +34,7 @@ static rg_stepper_options stepper_options(const rg_trainer *t)
                                  .decay = t->desc.decay,
                                  .batch = t->desc.batch,
                                  .accumulate = (int32_t)t->desc.accumulate,
+                                 .micro_batches = (int32_t)t->desc.micro_batches,
                                  .seed = (uint64_t)t->desc.seed };
 }
 

@@ -69,7 +69,8 @@ rg_trainer_desc rg_trainer_desc_default(void)
                               .epochs = 6,
                               .batch = 64,
                               .accumulate = 1,
-                              .seed = 1 };
+                              .seed = 1,
+                              .micro_batches = 1 };
 }
 
 /* ---- the fields ---- */
@@ -87,6 +88,7 @@ static const struct field {
     { "epochs", COUNT, offsetof(rg_trainer_desc, epochs), 1, 1000000, NULL },
     { "batch", COUNT, offsetof(rg_trainer_desc, batch), 1, 1 << 20, NULL },
     { "accumulate", COUNT, offsetof(rg_trainer_desc, accumulate), 1, 1 << 20, NULL },
+    { "micro-batches", COUNT, offsetof(rg_trainer_desc, micro_batches), 1, 1 << 20, NULL },
     { "optimizer", NAME, offsetof(rg_trainer_desc, optimizer), 0, 0, optimizers },
     { "rate", REAL, offsetof(rg_trainer_desc, rate), 0, INFINITY, NULL },
     { "momentum", REAL, offsetof(rg_trainer_desc, momentum), 0, 1, NULL },
@@ -166,6 +168,11 @@ rg_status rg_trainer_desc_check(const rg_trainer_desc *desc)
              "schedule is %d, which is none", (int)desc->schedule);
     for (size_t i = 0; i < FIELDS; i++)
         RG_TRY(check_number(&fields[i], (const char *)desc + fields[i].offset));
+    RG_CHECK((desc->micro_batches & (desc->micro_batches - 1)) == 0, RG_INVALID_ARGUMENT,
+             "micro-batches must be a power of two, not %" PRId64, desc->micro_batches);
+    RG_CHECK(desc->micro_batches <= desc->batch, RG_INVALID_ARGUMENT,
+             "micro-batches must be at most batch, %" PRId64 ", not %" PRId64, desc->batch,
+             desc->micro_batches);
     RG_CHECK(desc->workers >= 0 && desc->workers <= 64, RG_INVALID_ARGUMENT,
              "workers must be between 0 and 64, not %" PRId64, desc->workers);
     return RG_OK;

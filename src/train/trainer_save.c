@@ -85,7 +85,7 @@ static rg_status restore(rg_trainer *t, const char *path, const rg_safetensors *
                  is->channels == was->channels && is->classes == was->classes,
              RG_INVALID_ARGUMENT, "%s: this is a checkpoint of another network", path);
     t->restored = true;
-    return rg_run_state_read_plan(path, file, rg_stepper_plan(t->stepper));
+    return rg_run_state_read_stepper(path, file, t->stepper);
 }
 
 rg_status rg_trainer_restore(rg_trainer *trainer, const char *path)
