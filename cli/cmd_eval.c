@@ -27,6 +27,7 @@ typedef struct evaluation {
     const char *data;
     rg_dataset *set;
     rg_dataset_info info;
+    char size[RG_TRAIN_SIZE_TEXT];
     const char *part; /* "test", or "train" of other data without a test part */
     rg_trainer_result result;
     rg_prediction *predictions;
@@ -40,9 +41,13 @@ typedef struct evaluation {
 static rg_status read_trained(const char *path, evaluation *e)
 {
     rg_checkpoint *checkpoint;
+    rg_checkpoint_info info;
     RG_PASS(rg_checkpoint_inspect(path, &checkpoint));
     e->trained = rg_train_defaults();
     e->trained.data = NULL;
+    if (rg_checkpoint_get_info(checkpoint, &info) == RG_OK &&
+        (info.network.channels == 1 || info.network.channels == 3))
+        e->trained.channels = info.network.channels;
     e->kept = strdup(rg_checkpoint_options(checkpoint));
     rg_checkpoint_close(checkpoint);
     if (e->kept == NULL)
@@ -93,6 +98,50 @@ static rg_status open_set(const char *path, const request *q, evaluation *e)
                         "%s: the checkpoint does not name its data; name it with --data", path);
     const bool own = e->trained.data != NULL && strcmp(e->data, e->trained.data) == 0;
     return own ? open_own(e) : open_other(q, e);
+}
+
+/* ---- ONNX models ---- */
+
+/* The network with the normalisation and the classes of the training part. */
+static rg_status open_measured(const request *q, const rg_model *model,
+                               const rg_dataset_options *options, evaluation *e)
+{
+    rg_device_options device_options = rg_device_options_default();
+    rg_device *device;
+    rg_dataset *train;
+    device_options.threads = (int32_t)q->use.threads;
+    RG_PASS(rg_dataset_open_with(e->data, RG_DATASET_TRAIN, options, &train));
+    rg_status status = rg_usage_status(rg_device_create(q->use.device, &device_options, &device));
+    if (status == RG_OK) {
+        status = rg_trainer_open(device, model, train, &e->network);
+        rg_device_destroy(device);
+    }
+    rg_dataset_destroy(train);
+    return status;
+}
+
+static rg_status open_onnx(const char *path, const request *q, evaluation *e)
+{
+    rg_dataset_options options;
+    rg_model *model;
+    if (q->data == NULL)
+        return rg_fails(RG_INVALID_ARGUMENT, "%s: name the data with --data", path);
+    RG_PASS(rg_model_open(path, &model));
+    e->trained = rg_train_defaults();
+    e->data = q->data;
+    rg_status status = rg_train_take_size(model, &e->trained, e->size);
+    if (status == RG_OK)
+        status = rg_train_data_options(&e->trained, &options);
+    if (status == RG_OK)
+        status = open_measured(q, model, &options, e);
+    rg_model_destroy(model);
+    return status == RG_OK ? open_other(q, e) : status;
+}
+
+static rg_status open_checkpoint(const char *path, const request *q, evaluation *e)
+{
+    RG_PASS(rg_used_network_open(path, &q->use, &e->network));
+    return open_set(path, q, e);
 }
 
 /* ---- what is printed ---- */
@@ -216,8 +265,7 @@ static rg_status evaluate_classes(evaluation *e)
 
 static rg_status evaluate(const char *path, const request *q, evaluation *e)
 {
-    RG_PASS(rg_used_network_open(path, &q->use, &e->network));
-    RG_PASS(open_set(path, q, e));
+    RG_PASS(rg_is_onnx(path) ? open_onnx(path, q, e) : open_checkpoint(path, q, e));
     RG_PASS(rg_dataset_get_info(e->set, &e->info));
     RG_PASS(rg_check_part(e->network, e->set, e->data));
     const bool classes = e->info.target == RG_TARGET_CLASS;
@@ -242,7 +290,7 @@ int rg_cmd_eval(int argc, char **argv)
     int result;
     const int left = rg_use_options(
         &data, &q.use,
-        "usage: retrograde eval CHECKPOINT|RUN [options]\n\n"
+        "usage: retrograde eval CHECKPOINT|RUN|MODEL.onnx [options]\n\n"
         "Evaluates a trained network on a data set: loss, accuracy and accuracy per class. Without\n"
         "--data it repeats the test at the end of training: the same images, the same figures.\n"
         "With more than 100 classes it lists the classes with the lowest accuracy and the most\n"

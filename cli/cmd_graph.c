@@ -67,8 +67,10 @@ static rg_status draw_model(request *q, const char *path)
     desc.width = q->width;
     desc.channels = q->channels;
     desc.classes = (int32_t)q->classes;
+    rg_status status = rg_model_describe(model, &desc); /* an ONNX model has its own */
     desc.training = true;
-    rg_status status = rg_model_graph(model, &desc, &graph);
+    if (status == RG_OK)
+        status = rg_model_graph(model, &desc, &graph);
     if (status == RG_OK) {
         if (!q->forward)
             status = add_gradients(graph);
@@ -121,7 +123,7 @@ int rg_cmd_graph(int argc, char **argv)
         puts("usage: retrograde graph MODEL [options]\n\n"
              "Draws a network with its forward and backward pass, as SVG or DOT (Graphviz). MODEL "
              "is the\n"
-             "name of a built-in model, a model file or a checkpoint.\n");
+             "name of a built-in model, a model file, an ONNX model or a checkpoint.\n");
         rg_options_help(options);
         return 0;
     }

@@ -116,8 +116,9 @@ int rg_cmd_predict(int argc, char **argv)
     int result;
     const int left = rg_use_options(
         &top, &q.use,
-        "usage: retrograde predict CHECKPOINT|RUN IMAGE... [options]\n\n"
-        "Classifies PNG, JPEG or NPY images and prints the probabilities of the classes.\n",
+        "usage: retrograde predict CHECKPOINT|RUN|MODEL.onnx IMAGE... [options]\n\n"
+        "Classifies PNG, JPEG or NPY images and prints the probabilities of the classes. An ONNX\n"
+        "model that was not trained here gets pixels of 0 to 1, and its classes have numbers.\n",
         argc, argv, &result);
     if (left < 0)
         return result;

@@ -29,9 +29,10 @@ static void on_broken_pipe(int signal)
 static void print_help(const rg_option options[])
 {
     puts(
-        "usage: retrograde train [options]\n\n"
+        "usage: retrograde train [MODEL] [options]\n\n"
         "Trains a network on images and writes checkpoints and a report. Part of the training data\n"
         "chooses the best epoch, best.safetensors; the test images are used once, at the end.\n"
+        "MODEL is what --model takes; an ONNX model (model.onnx) starts with its weights.\n"
         "Ctrl-C saves a checkpoint with a report and stops; --resume continues from it, bit for bit "
         "as\nwithout the interruption. A run never replaces the results of another.\n");
     rg_options_help(options);
@@ -88,6 +89,9 @@ static rg_status read_kept(rg_train_request *request, char **kept)
     rg_status status = rg_checkpoint_get_info(checkpoint, &info);
     *kept = strdup(rg_checkpoint_options(checkpoint));
     rg_checkpoint_close(checkpoint);
+    request->channels = status == RG_OK ? info.network.channels : 0;
+    if (request->channels != 1 && request->channels != 3)
+        request->channels = 0;
     if (*kept == NULL)
         status = rg_fails(RG_OUT_OF_MEMORY, "out of memory for the options");
     return status == RG_OK ? take_kept(request, info.network.dtype, *kept) : status;
@@ -102,6 +106,15 @@ static bool keeps_all(const rg_train_request *before, const rg_train_request *re
            keeps("model", before->model, request->model) &&
            keeps("optimizer", before->optimizer, request->optimizer) &&
            keeps("dtype", before->dtype, request->dtype);
+}
+
+/* The operand, which is the model; returns how many are left. */
+static int take_model(rg_train_request *request, int left, char **argv)
+{
+    if (left != 1)
+        return left;
+    request->model = argv[0];
+    return 0;
 }
 
 /* Options that are not on the command line come from the checkpoint. */
@@ -120,9 +133,11 @@ static int take_options(rg_train_request *request, rg_option options[], int argc
         const rg_train_request before = *request;
         if (failed == 0)
             left = rg_options_take(options, argc, again, NULL, NULL);
+        left = take_model(request, left, again);
         if (failed == 0 && left == 0 && !keeps_all(&before, request))
             left = -1;
     }
+    left = take_model(request, left, argv);
     free(again);
     if (failed != 0)
         return failed;

@@ -38,6 +38,7 @@ rg_status rg_train_data_options(const rg_train_request *q, rg_dataset_options *o
     options->say = say;
     options->threads = (int32_t)q->workers;
     options->memory_bytes = q->memory * 1000000;
+    options->channels = q->channels;
     return rg_train_size(q->size, &options->height, &options->width);
 }
 

@@ -5,6 +5,7 @@
 #include "cli/option_text.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +58,7 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
         { "size", RG_OPTION_TEXT, &q->size, "SIZE",
           "resize PNG and JPEG images and cut out the middle: 224, or 192x256 (height x width)" },
         { "model", RG_OPTION_TEXT, &q->model, "NAME",
-          "lenet, small, mlp, resnet or a model file (default lenet)" },
+          "lenet, small, mlp, resnet, a model file or an ONNX model (default lenet)" },
         { "dtype", RG_OPTION_TEXT, &q->dtype, "DTYPE", "f32, f64, bf16 or f16 (default f32)" },
         { "epochs", RG_OPTION_COUNT, &q->epochs, "N", "number of epochs (default 6)" },
         { "batch", RG_OPTION_COUNT, &q->batch, "N", "batch size in images (default 64)" },
@@ -175,6 +176,20 @@ rg_status rg_train_size(const char *text, int64_t *height, int64_t *width)
                         "--size must be a number of pixels such as 224, or height x width such as "
                         "192x256, at most %d, not '%s'",
                         LARGEST, text);
+    return RG_OK;
+}
+
+rg_status rg_train_take_size(const rg_model *model, rg_train_request *request,
+                             char text[RG_TRAIN_SIZE_TEXT])
+{
+    int64_t height, width;
+    RG_PASS(rg_model_input(model, &height, &width, &request->channels));
+    if (request->channels != 1 && request->channels != 3)
+        request->channels = 0; /* images have neither */
+    if (request->size[0] != 0 || height <= 0 || width <= 0)
+        return RG_OK;
+    snprintf(text, RG_TRAIN_SIZE_TEXT, "%" PRId64 "x%" PRId64, height, width);
+    request->size = text;
     return RG_OK;
 }
 

@@ -13,6 +13,7 @@ typedef struct rg_train_request {
     const char *device, *out, *resume;
     int64_t threads, workers, memory, stop;
     bool json, help;
+    int64_t channels; /* of PNG and JPEG images; 0: as the first one has */
     /* kept in checkpoints */
     const char *data, *size, *model, *dtype, *optimizer, *schedule, *loss;
     int64_t epochs, batch, accumulate, micro_batches, seed, shift, crop, patience, warmup,
@@ -37,6 +38,11 @@ rg_status rg_train_options_read(rg_train_request *request, char *text);
 
 /* The height and width that --size asks for; 0 and 0: none. RG_INVALID_ARGUMENT with a sentence. */
 rg_status rg_train_size(const char *text, int64_t *height, int64_t *width);
+
+/* Takes the size of an ONNX model's images where none is asked for; `text` receives it. */
+enum { RG_TRAIN_SIZE_TEXT = 48 };
+rg_status rg_train_take_size(const rg_model *model, rg_train_request *request,
+                             char text[RG_TRAIN_SIZE_TEXT]);
 
 /* Checks what the table cannot. */
 rg_status rg_train_options_check(const rg_train_request *request);

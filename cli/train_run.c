@@ -23,6 +23,8 @@ static rg_status open_data(rg_train_run *run)
         q->data = "glyphs";
         status = rg_train_data_open(q, &run->data);
     }
+    if (status == RG_INVALID_ARGUMENT && run->size[0] != 0)
+        return rg_fails(status, "%s; %s takes images of %s", rg_failure(), q->model, run->size);
     RG_PASS(status);
     if (!run->data.has_test_part)
         rg_show_say(&run->show, "%s has no test part; %g %% of its images are used for testing",
@@ -42,11 +44,10 @@ static int64_t count_of(const rg_dataset *set)
 
 static rg_status make_new(rg_train_run *run, const rg_trainer_desc *desc)
 {
-    rg_model *model;
-    RG_PASS(rg_model_open(run->request->model, &model));
     const rg_status status =
-        rg_trainer_create(run->device, model, run->data.train, desc, &run->trainer);
-    rg_model_destroy(model);
+        rg_trainer_create(run->device, run->model, run->data.train, desc, &run->trainer);
+    rg_model_destroy(run->model);
+    run->model = NULL;
     if (status == RG_INVALID_ARGUMENT && (strncmp(rg_error_text(), "accumulate ", 11) == 0 ||
                                           strncmp(rg_error_text(), "loss ", 5) == 0))
         return rg_usage_status(rg_fails(status, "--%s", rg_error_text()));
@@ -120,11 +121,20 @@ static rg_status open_folder(rg_train_run *run)
     return RG_OK;
 }
 
+/* A model of a fixed size of images has them resized to it. */
+static rg_status open_model(rg_train_run *run)
+{
+    RG_PASS(rg_model_open(run->request->model, &run->model));
+    return rg_train_take_size(run->model, run->request, run->size);
+}
+
 static rg_status begin(rg_train_run *run)
 {
     const rg_train_request *q = run->request;
     RG_PASS(open_folder(run));
     RG_PASS(open_device(run));
+    if (q->resume == NULL)
+        RG_PASS(open_model(run));
     RG_PASS(open_data(run));
     rg_trainer_desc desc;
     RG_PASS(rg_train_desc(q, &desc));
@@ -174,6 +184,7 @@ void rg_train_end(rg_train_run *run)
 {
     rg_run_close(run->run);
     rg_train_data_close(&run->data);
+    rg_model_destroy(run->model);
     rg_trainer_destroy(run->trainer);
     rg_device_destroy(run->device);
     free(run->out);

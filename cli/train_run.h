@@ -13,9 +13,11 @@ typedef struct rg_train_run {
     rg_train_request *request;
     rg_run *run; /* the folder */
     rg_device *device;
+    rg_model *model; /* of a new training, until there is a trainer */
     rg_trainer *trainer;
     rg_train_data data;
     char *out; /* the folder's path */
+    char size[RG_TRAIN_SIZE_TEXT];
     rg_train_show show;
     rg_trainer_progress progress; /* of the epoch under way */
     const volatile int *interrupted;

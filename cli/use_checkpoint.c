@@ -47,6 +47,22 @@ char *rg_used_path(const char *operand)
     return strdup(operand);
 }
 
+bool rg_is_onnx(const char *path)
+{
+    const size_t length = strlen(path);
+    return length > 5 && strcmp(path + length - 5, ".onnx") == 0;
+}
+
+/* An ONNX model as it is, with pixels of 0 to 1. */
+static rg_status open_onnx(rg_device *device, const char *path, rg_trainer **network)
+{
+    rg_model *model;
+    RG_PASS(rg_model_open(path, &model));
+    const rg_status status = rg_trainer_open(device, model, NULL, network);
+    rg_model_destroy(model);
+    return status;
+}
+
 rg_status rg_used_network_open(const char *path, const rg_use_request *q, rg_trainer **network)
 {
     rg_device_options options = rg_device_options_default();
@@ -54,7 +70,8 @@ rg_status rg_used_network_open(const char *path, const rg_use_request *q, rg_tra
     *network = NULL;
     options.threads = (int32_t)q->threads;
     RG_PASS(rg_usage_status(rg_device_create(q->device, &options, &device)));
-    const rg_status status = rg_trainer_load(device, path, network);
+    const rg_status status = rg_is_onnx(path) ? open_onnx(device, path, network)
+                                              : rg_trainer_load(device, path, network);
     rg_device_destroy(device); /* which the network keeps */
     return status;
 }

@@ -28,6 +28,9 @@ char *rg_used_path(const char *operand);
 rg_status rg_used_network_open(const char *path, const rg_use_request *request,
                                rg_trainer **network);
 
+/* Whether a path is that of an ONNX model. */
+bool rg_is_onnx(const char *path);
+
 /* Opens the test part of a data set; *set is NULL where it has none. */
 rg_status rg_open_test_part(const char *data, const rg_dataset_options *options, rg_dataset **set);
 

@@ -103,6 +103,28 @@ def network():
          tensor("rest", [1], [-1], INT64)])
 
 
+def classifier(size=8, channels=1, classes=3, end="Softmax", ratio=0.25, batch="N"):
+    """Convolution, batch normalization, activation, pooling, dropout, a product, softmax: images to classes."""
+    features = 6 * (size // 2) ** 2
+    weights = [((i * 7) % 11 - 5) / 12 for i in range(6 * channels * 9)]
+    dense = [((i * 5) % 13 - 6) / 48 for i in range(classes * features)]
+    nodes = [node("Conv", ["x", "conv.weight", "conv.bias"], ["c"], pads=[1, 1, 1, 1]),
+             node("BatchNormalization", ["c", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"], ["b"]),
+             node("Relu", ["b"], ["r"]),
+             node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+             node("Dropout", ["p", "ratio"], ["d"]),
+             node("Flatten", ["d"], ["f"]),
+             node("Gemm", ["f", "fc.weight", "fc.bias"], ["z" if end else "y"], transB=1)]
+    if end:
+        nodes.append(node(end, ["z"], ["y"]))
+    return model(nodes, [port("x", [batch, channels, size, size])], [port("y", [batch, classes])],
+                 [tensor("conv.weight", [6, channels, 3, 3], weights), tensor("conv.bias", [6], [0.0] * 6),
+                  tensor("bn.weight", [6], [1.0] * 6), tensor("bn.bias", [6], [0.0] * 6),
+                  tensor("bn.running_mean", [6], [0.0] * 6), tensor("bn.running_var", [6], [1.0] * 6),
+                  tensor("fc.weight", [classes, features], dense), tensor("fc.bias", [classes], [0.0] * classes),
+                  tensor("ratio", [], [ratio])])
+
+
 def samples():
     """Models by name: the seeds of the fuzz target."""
     x, y = [port("x", [2, 3, 4, 4])], [port("y", [])]

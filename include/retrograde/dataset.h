@@ -69,7 +69,9 @@ typedef struct rg_dataset_options {
     /** Called with sentences about files that are skipped, classes without images, and images that
      *  cannot be used, before the call returns (default NULL). */
     void (*say)(void *context, const char *sentence);
-    void *context; /**< of `say` */
+    void *context;    /**< of `say` */
+    int64_t channels; /**< of images in PNG and JPEG files: 1, grey, or 3, RGB; 0 (default): as the
+                           first one has */
 } rg_dataset_options;
 RG_API rg_dataset_options rg_dataset_options_default(void);
 

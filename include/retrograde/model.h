@@ -44,19 +44,26 @@ typedef struct rg_model rg_model;
  *  copied. On failure *model is NULL. */
 RG_API rg_status rg_model_parse(const char *name, const char *text, rg_model **model);
 
-/** Reads a built-in model by its name (rg_model_builtin), or a file of at most 1 MiB by its path.
+/** Reads a built-in model by its name (rg_model_builtin), an ONNX model, whose path ends with
+ *  ".onnx", with its weights (see retrograde/onnx.h), or a text file of at most 1 MiB by its path.
  *  RG_IO if it cannot be read. On failure *model is NULL. */
 RG_API rg_status rg_model_open(const char *name, rg_model **model);
 
 /** Releases the model; graphs, plans and trainers made from it do not need it. NULL is allowed. */
 RG_API void rg_model_destroy(rg_model *model);
 
-/** Its name and its text, which live as long as the model; "" for NULL. */
+/** Its name and its text, which live as long as the model; "" for NULL. The text of an ONNX model
+ * is the file without its weights: a model that is parsed from it has new ones. */
 RG_API const char *rg_model_name(const rg_model *model);
 RG_API const char *rg_model_text(const rg_model *model);
 
 /** The name of built-in model number `index`, from 0; NULL after the last one. */
 RG_API const char *rg_model_builtin(int32_t index);
+
+/** The sizes that the input of an ONNX model (n, channels, height, width) has in its file; 0 for
+ *  those that it leaves open, and for models as text. */
+RG_API rg_status rg_model_input(const rg_model *model, int64_t *height, int64_t *width,
+                                int64_t *channels);
 
 /** What a network is made for. Start from rg_network_desc_default(), then change what matters. */
 typedef struct rg_network_desc {
@@ -80,6 +87,11 @@ typedef struct rg_network_desc {
                             sigmoid_cross_entropy */
 } rg_network_desc;
 RG_API rg_network_desc rg_network_desc_default(void);
+
+/** Fills in what an ONNX model decides itself: the sizes that rg_model_input() gives and the
+ *  classes of its first output for such images. Other fields, and those of a model as text, do not
+ *  change. */
+RG_API rg_status rg_model_describe(const rg_model *model, rg_network_desc *desc);
 
 /** Makes the graph of a model; *desc is copied. It has the sources "images" (n, h, w, c) of the
  *  dtype and "labels": (n, 1…) of i32, class numbers with as many dimensions as the last layer has

@@ -111,6 +111,14 @@ RG_API rg_status rg_trainer_resume(rg_device *device, const char *path, const rg
  *  is NULL. */
 RG_API rg_status rg_trainer_load(rg_device *device, const char *path, rg_trainer **trainer);
 
+/** Creates a trainer of a model that has weights, an ONNX model of rg_model_open(), for evaluation
+ *  and prediction alone. Classes and the normalisation of images are those of `set`, which is not
+ *  kept. Without a set, NULL, pixels of u8 count as 0 to 1, classes have their numbers as names,
+ * and images have the size of the model's input; RG_INVALID_ARGUMENT if its file leaves that open.
+ * On failure *trainer is NULL. */
+RG_API rg_status rg_trainer_open(rg_device *device, const rg_model *model, const rg_dataset *set,
+                                 rg_trainer **trainer);
+
 /** Waits for running work, then frees the trainer. NULL is allowed. */
 RG_API void rg_trainer_destroy(rg_trainer *trainer);
 

@@ -212,9 +212,12 @@ static rg_status add_output(rg_import *m, const rg_proto_port *port)
              "computed",
              port->name);
     const bool constant = rg_known_is_constant(known) && !known->has_flow;
+    RG_CHECK(!constant || m->for_images == NULL, RG_UNSUPPORTED,
+             "output '%.80s' is constant: it does not depend on the images", port->name);
     if (!constant) {
         RG_TRY(make_output(m, known, &flow));
-        RG_TRY(rg_graph_result(m->graph, flow.value, port->name));
+        RG_TRY(m->for_images != NULL ? rg_import_image_output(m, &flow)
+                                     : rg_graph_result(m->graph, flow.value, port->name));
     }
     RG_TRY(rg_grow(allocator, (void **)&network->entries, &network->entry_capacity,
                    network->entry_count, sizeof network->entries[0]));
@@ -247,7 +250,7 @@ static rg_status import_all(rg_import *m)
     for (size_t i = 0; i < model->node_count; i++)
         RG_TRY(import_node(m, &model->nodes[i]));
     RG_CHECK(m->uncovered_count == 0, RG_UNSUPPORTED, "not covered: %s", m->uncovered);
-    for (size_t i = 0; i < model->output_count; i++)
+    for (size_t i = 0; i < model->output_count && (i == 0 || m->for_images == NULL); i++)
         RG_TRY(add_output(m, &model->outputs[i]));
     return rg_graph_status(m->graph);
 }
@@ -267,15 +270,12 @@ static rg_status check_options(const rg_onnx_options *options)
     return RG_OK;
 }
 
-rg_status rg_onnx_network_create(const rg_onnx *model, const rg_onnx_options *options,
-                                 rg_onnx_network **network)
+rg_status rg_onnx_import(const rg_onnx *model, const rg_onnx_options *options,
+                         const struct rg_onnx_images *images, rg_onnx_network **network)
 {
-    rg_import m = { .model = model };
+    rg_import m = { .model = model, .options = *options, .for_images = images };
     void *made;
-    RG_CHECK_NOT_NULL(network);
     *network = NULL;
-    RG_CHECK_NOT_NULL(model);
-    m.options = options != NULL ? *options : rg_onnx_options_default();
     RG_TRY(check_options(&m.options));
     RG_TRY(rg_allocate_zero(allocator, sizeof **network, &made));
     m.network = made;
@@ -293,4 +293,14 @@ rg_status rg_onnx_network_create(const rg_onnx *model, const rg_onnx_options *op
     }
     *network = m.network;
     return RG_OK;
+}
+
+rg_status rg_onnx_network_create(const rg_onnx *model, const rg_onnx_options *options,
+                                 rg_onnx_network **network)
+{
+    const rg_onnx_options defaults = rg_onnx_options_default();
+    RG_CHECK_NOT_NULL(network);
+    *network = NULL;
+    RG_CHECK_NOT_NULL(model);
+    return rg_onnx_import(model, options != NULL ? options : &defaults, NULL, network);
 }

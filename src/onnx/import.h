@@ -53,6 +53,7 @@ typedef struct rg_known {
     int32_t type;
     rg_tensor_desc shape[RG_PROBES]; /* dimensions in the order of the file */
     bool trained;                    /* of constants: gradients are meant for it */
+    bool wide;                       /* f32 where other values have 16 bits */
     const rg_proto_tensor *tensor;
     const rg_array *array[RG_PROBES];
     bool has_flow;
@@ -80,12 +81,13 @@ typedef struct rg_import {
     rg_onnx_options options;
     rg_onnx_network *network;
     rg_graph *graph;
-    rg_names names;            /* rg_known by name */
-    bool images;               /* inputs of rank 4 are read with channels last */
-    rg_value *step;            /* of dropout, or NULL */
-    int32_t made;              /* counts names and seeds */
-    int64_t folded;            /* elements of all folded constants */
-    const rg_proto_node *node; /* being converted */
+    rg_names names;                          /* rg_known by name */
+    bool images;                             /* inputs of rank 4 are read with channels last */
+    const struct rg_onnx_images *for_images; /* or NULL; see onnx_train.h */
+    rg_value *step;                          /* of dropout, or NULL */
+    int32_t made;                            /* counts names and seeds */
+    int64_t folded;                          /* elements of all folded constants */
+    const rg_proto_node *node;               /* being converted */
     /* What is not covered: "Loop (node 'x')", the names of operators once each. */
     char *uncovered;
     size_t uncovered_length, uncovered_capacity;
@@ -144,6 +146,18 @@ rg_status rg_import_channels_last(rg_import *m, const rg_proto_node *node, size_
 rg_status rg_import_ordered(rg_import *m, const rg_proto_node *node, size_t input,
                             const int32_t order[], rg_flow *flow);
 rg_status rg_flow_reorder(rg_import *m, rg_flow *flow, const int32_t order[]);
+
+/* ---- networks for images (import_images.c) ---- */
+
+/* As rg_onnx_network_create(); `images` is NULL or belongs to a network for images. */
+rg_status rg_onnx_import(const rg_onnx *model, const rg_onnx_options *options,
+                         const struct rg_onnx_images *images, rg_onnx_network **network);
+/* The flow of the input, from the source "images". */
+rg_status rg_import_image_source(rg_import *m, rg_known *known, rg_dtype dtype);
+/* The output without what the loss applies, channels last. */
+rg_status rg_import_image_output(rg_import *m, rg_flow *flow);
+/* Whether a parameter keeps its value while training. */
+bool rg_import_is_frozen(const rg_import *m, const char *name);
 
 /* A constant of the importer: one number of the dtype, frozen, of rank 0. */
 rg_status rg_import_number(rg_import *m, rg_dtype dtype, double number, rg_flow *flow);

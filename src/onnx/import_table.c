@@ -291,15 +291,30 @@ static rg_status freeze(rg_import *m, const rg_proto_node *node, size_t input)
     return RG_OK;
 }
 
+/* Statistics of many batches need more than 16 bits. */
+static rg_status widen_parameters(rg_import *m, const rg_proto_node *node)
+{
+    for (size_t i = 1; i < 5; i++) {
+        rg_known *known = NULL;
+        RG_TRY(rg_import_known(m, node, i, &known));
+        known->wide = known->wide || !known->has_flow;
+    }
+    return RG_OK;
+}
+
 rg_status rg_convert_batch_norm(rg_import *m, const rg_proto_node *node)
 {
     rg_onnx_call *call = NULL;
     RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *call, &call));
     for (size_t i = 3; i < 5; i++)
         RG_TRY(freeze(m, node, i));
+    const bool kept =
+        rg_import_is_frozen(m, node->inputs[3]) || rg_import_is_frozen(m, node->inputs[4]);
+    if (m->for_images != NULL)
+        RG_TRY(widen_parameters(m, node));
     RG_TRY(rg_import_call(m, node, call));
     rg_batch_norm_desc *desc = (rg_batch_norm_desc *)call->desc;
-    if (!m->options.training || desc->statistics != RG_BATCH_NORM_GIVEN)
+    if (!m->options.training || kept || desc->statistics != RG_BATCH_NORM_GIVEN)
         return rg_import_run_call(m, node, call);
     rg_flow x[5], y[3];
     const rg_flow *inputs[] = { &x[0], &x[1], &x[2], &x[3], &x[4] };
@@ -330,6 +345,7 @@ rg_status rg_convert_dropout(rg_import *m, const rg_proto_node *node)
 {
     double ratio = 0.5;
     int32_t count = 1;
+    const int32_t index = m->made++; /* also where it is left out: names behind it stay the same */
     rg_known *known = NULL;
     RG_TRY(rg_attribute_float(node, "ratio", &ratio));
     if (rg_node_has(node, 1))
@@ -352,7 +368,7 @@ rg_status rg_convert_dropout(rg_import *m, const rg_proto_node *node)
     rg_flow x, step, y;
     const rg_flow *inputs[] = { &x, &step };
     desc.keep = 1 - ratio;
-    desc.seed = m->options.seed + m->made++;
+    desc.seed = m->options.seed + index;
     desc.step_input = true;
     RG_TRY(rg_import_any(m, node, 0, &x));
     RG_TRY(dropout_step(m, &step));

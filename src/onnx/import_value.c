@@ -121,7 +121,7 @@ static rg_status dtype_of(const rg_import *m, const rg_known *known, rg_dtype *d
     RG_CHECK(rg_onnx_type_dtype(known->type, dtype), RG_UNSUPPORTED,
              "'%.80s' has elements of type %s", known->name, rg_onnx_type_name(known->type));
     if (m->options.has_dtype && rg_dtype_is_data(*dtype))
-        *dtype = m->options.dtype;
+        *dtype = known->wide && rg_dtype_size(m->options.dtype) == 2 ? RG_F32 : m->options.dtype;
     return RG_OK;
 }
 
@@ -135,6 +135,11 @@ static rg_status make_flow(rg_import *m, rg_known *known, const int32_t order[])
              "the constant '%.80s' depends on the size of the batch", known->name);
     RG_CHECK(source || rg_dtype_is_data(dtype), RG_UNSUPPORTED,
              "the constant '%.80s' has integers, which no op takes", known->name);
+    if (source && m->for_images != NULL) {
+        RG_TRY(rg_import_image_source(m, known, dtype));
+        known->has_flow = true;
+        return add_entry(m, known, RG_ONNX_INPUT);
+    }
     rg_flow_plain_order(&known->flow);
     memcpy(known->flow.order, order, sizeof(int32_t) * (size_t)known->shape[0].rank);
     for (int32_t p = 0; p < RG_PROBES; p++) {

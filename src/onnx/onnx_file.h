@@ -117,6 +117,7 @@ struct rg_onnx {
     size_t initializer_count;
     rg_proto_port *inputs, *outputs; /* inputs that are no initializers */
     size_t input_count, output_count;
+    bool stripped; /* elements that are missing read as 0; see onnx_train.h */
 };
 
 /* Parses the messages; strings and lists go to the arena. */
@@ -131,6 +132,9 @@ rg_status rg_proto_read_text(rg_arena *arena, const rg_message_field *field, con
  * 8-bit types are bytes, in native byte order. To be released with rg_release() and *bytes. */
 rg_status rg_proto_elements(const rg_onnx *model, const rg_proto_tensor *tensor, void **data,
                             size_t *bytes);
+
+/* From the byte order of a file, the lowest byte first, to that of the machine, or back. */
+void rg_proto_byte_order(void *data, size_t bytes, size_t size);
 
 /* Checks that a file of external data lies in the model's folder and has these bytes, before memory
  * is allocated for them; then reads them. */

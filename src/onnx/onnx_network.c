@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Networks of ONNX models: their tensors by name, elements from the file, views in the order of the
  * file. */
-#include "onnx/import.h"
+#include "onnx/onnx_train.h"
 
 #include "core/dtype.h"
 #include "core/shape.h"
@@ -79,8 +79,8 @@ static void fill_from_array(const rg_array *array, rg_dtype dtype, void *data, i
 }
 
 /* Elements in the order of the file and a dtype; to be released with their size. */
-static rg_status elements_of(const rg_onnx_network *network, const rg_onnx_entry *entry,
-                             rg_dtype dtype, void **data, size_t *bytes)
+rg_status rg_onnx_network_elements(const rg_onnx_network *network, const rg_onnx_entry *entry,
+                                   rg_dtype dtype, void **data, size_t *bytes)
 {
     const int64_t count = rg_shape_count(&entry->info.desc);
     void *file;
@@ -134,7 +134,7 @@ static rg_status load_entry(const rg_onnx_network *network, const rg_onnx_entry 
     RG_TRY(rg_plan_parameter(plan, entry->info.name, &tensor));
     RG_TRY(rg_tensor_get_desc(tensor, &desc));
     RG_TRY(view_of(entry, tensor, true, &view));
-    rg_status status = elements_of(network, entry, desc.dtype, &data, &bytes);
+    rg_status status = rg_onnx_network_elements(network, entry, desc.dtype, &data, &bytes);
     if (status == RG_OK)
         status = rg_tensor_write(view, data, bytes, RG_LAYOUT_SAME);
     rg_release(allocator, data, bytes);
@@ -182,7 +182,7 @@ rg_status rg_onnx_network_constant(const rg_onnx_network *network, const char *n
     RG_TRY(find(network, name, &entry));
     const rg_tensor_desc desc =
         rg_tensor_desc_dense(entry->info.desc.dtype, entry->info.desc.rank, entry->info.desc.dims);
-    rg_status status = elements_of(network, entry, desc.dtype, &data, &bytes);
+    rg_status status = rg_onnx_network_elements(network, entry, desc.dtype, &data, &bytes);
     if (status == RG_OK)
         status = rg_tensor_create(device, &desc, tensor);
     if (status == RG_OK)

@@ -228,8 +228,7 @@ static rg_status read_lists(const rg_proto_tensor *tensor, void *data)
     return RG_OK;
 }
 
-/* Elements of a file are stored with the lowest byte first. */
-static void to_native(void *data, size_t bytes, size_t size)
+void rg_proto_byte_order(void *data, size_t bytes, size_t size)
 {
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     char *at = data;
@@ -260,6 +259,13 @@ static bool find_raw(const rg_proto_tensor *tensor, rg_message *raw)
     return found;
 }
 
+/* Whether a model that is kept without its weights has none for this tensor. */
+static bool is_missing(const rg_onnx *model, const rg_proto_tensor *tensor, bool has_raw)
+{
+    return model->stripped && !has_raw && !tensor->external && tensor->count > 0 &&
+           rg_message_count(tensor->message, list_of(tensor->type)) == 0;
+}
+
 static rg_status check_size(const rg_proto_tensor *tensor, const rg_message *raw, bool has_raw,
                             size_t bytes)
 {
@@ -283,6 +289,8 @@ static rg_status read_elements(const rg_onnx *model, const rg_proto_tensor *tens
              rg_onnx_type_name(tensor->type));
     *bytes = (size_t)tensor->count * size;
     const bool has_raw = !tensor->external && find_raw(tensor, &raw);
+    if (is_missing(model, tensor, has_raw))
+        return rg_allocate_zero(&rg_default_allocator, *bytes, data);
     RG_TRY(check_size(tensor, &raw, has_raw, *bytes));
     if (*bytes == 0)
         return RG_OK;
@@ -291,10 +299,10 @@ static rg_status read_elements(const rg_onnx *model, const rg_proto_tensor *tens
     RG_TRY(rg_allocate(&rg_default_allocator, *bytes, data));
     if (tensor->external) {
         RG_TRY(rg_proto_external_read(model, tensor, *data, *bytes));
-        to_native(*data, *bytes, size);
+        rg_proto_byte_order(*data, *bytes, size);
     } else if (has_raw) {
         memcpy(*data, raw.at, *bytes);
-        to_native(*data, *bytes, size);
+        rg_proto_byte_order(*data, *bytes, size);
     } else {
         RG_TRY(read_lists(tensor, *data));
     }

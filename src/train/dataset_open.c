@@ -145,6 +145,9 @@ static rg_status check_options(const rg_dataset_options *options, rg_dataset_opt
                  checked->height <= LARGEST && checked->width >= 0 && checked->width <= LARGEST,
              RG_INVALID_ARGUMENT,
              "rg_dataset_open_with: height and width must both be 0 or between 1 and %d", LARGEST);
+    RG_CHECK(checked->channels == 0 || checked->channels == 1 || checked->channels == 3,
+             RG_INVALID_ARGUMENT, "rg_dataset_open_with: channels must be 0, 1 or 3, not %lld",
+             (long long)checked->channels);
     RG_CHECK(checked->memory_bytes >= 0 && checked->threads >= 0, RG_INVALID_ARGUMENT,
              "rg_dataset_open_with: memory_bytes and threads must be at least 0");
     return RG_OK;

@@ -274,10 +274,11 @@ static rg_status find_form(rg_items *items, const rg_dataset_options *options)
     rg_decoder_release(&decoder);
     RG_TRY(status == RG_OK ? RG_OK : first);
     const bool resize = options->height > 0;
-    items->form = (rg_image_form){ .size = resize ? (rg_extent){ options->height, options->width }
-                                                  : header.size,
-                                   .channels = header.channels,
-                                   .resize = resize };
+    items->form = (rg_image_form){
+        .size = resize ? (rg_extent){ options->height, options->width } : header.size,
+        .channels = options->channels > 0 ? (int)options->channels : header.channels,
+        .resize = resize
+    };
     return RG_OK;
 }
 

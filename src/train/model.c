@@ -9,6 +9,7 @@
 #include "files/whole_file.h"
 #include "ops/ops.h"
 #include "train/layer_rules.h"
+#include "train/model_onnx.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -299,6 +300,7 @@ rg_status rg_model_parse(const char *name, const char *text, rg_model **model)
     void *memory;
     RG_TRY(rg_allocate_zero(allocator, sizeof(rg_model), &memory));
     rg_model *made = memory;
+    atomic_init(&made->users, 1);
     made->name = strdup(name);
     made->text = strdup(text);
     reader r = { .name = name, .model = made };
@@ -308,7 +310,7 @@ rg_status rg_model_parse(const char *name, const char *text, rg_model **model)
     else if (!rg_text_is_utf8(text)) /* a checkpoint keeps it */
         status = rg_fail(RG_MALFORMED, "%s: the text is not UTF-8", name);
     else
-        status = read_lines(&r, text);
+        status = rg_model_is_onnx_text(text) ? rg_model_read_onnx(made) : read_lines(&r, text);
     rg_names_clear(&r.labels);
     if (status != RG_OK) {
         rg_model_destroy(made);
@@ -318,10 +320,19 @@ rg_status rg_model_parse(const char *name, const char *text, rg_model **model)
     return RG_OK;
 }
 
+rg_model *rg_model_retain(const rg_model *model)
+{
+    rg_model *own = (rg_model *)(uintptr_t)model; /* the count is all that changes */
+    atomic_fetch_add(&own->users, 1);
+    return own;
+}
+
 void rg_model_destroy(rg_model *model)
 {
-    if (model == NULL)
+    if (model == NULL || atomic_fetch_sub(&model->users, 1) > 1)
         return;
+    rg_onnx_close(model->onnx);
+    rg_onnx_close(model->file);
     for (size_t i = 0; i < model->layers_count; i++)
         free(model->layers[i].label);
     rg_release(allocator, model->layers, model->layers_capacity * sizeof model->layers[0]);
@@ -409,6 +420,8 @@ rg_status rg_model_open(const char *name, rg_model **model)
         if (strcmp(name, builtin[i].name) == 0)
             return rg_model_parse(name, builtin[i].text, model);
     }
+    if (rg_model_is_onnx_path(name))
+        return rg_model_open_onnx(name, model);
     enum { LIMIT = 1 << 20 };
     rg_bytes bytes = { 0 };
     rg_status status = rg_file_read(allocator, name, LIMIT, &bytes);

@@ -7,6 +7,9 @@
 #include "graph/graph.h"
 
 #include <retrograde/model.h>
+#include <retrograde/onnx.h>
+
+#include <stdatomic.h>
 
 enum { RG_MODEL_CLASSES = -1 };
 
@@ -22,10 +25,16 @@ typedef struct rg_layer {
 } rg_layer;
 
 struct rg_model {
+    atomic_int users;
     char *name, *text;
+    rg_onnx *onnx; /* of an ONNX model, without weights; else NULL */
+    rg_onnx *file; /* that it was opened from, with weights; NULL for that of a checkpoint */
     rg_layer *layers;
     size_t layers_capacity, layers_count;
 };
+
+/* Another user of a model, who destroys it, too. */
+rg_model *rg_model_retain(const rg_model *model);
 
 /* ---- networks ---- */
 
@@ -37,6 +46,7 @@ typedef struct rg_network_parameter {
     rg_start start;
     double deviation; /* of RG_START_NORMAL */
     bool trained;     /* by gradients; running statistics are not */
+    bool stored;      /* its first value is that of the model's file */
 } rg_network_parameter;
 
 /* What there is for each layer, in their order. */
@@ -50,6 +60,8 @@ typedef struct rg_network_layer {
 /* A model as a graph: sources "images" (n, h, w, c) and "labels" (n…), results "logits" and "loss".
  * With dropout while training there is a parameter "dropout_step", i64. */
 typedef struct rg_network {
+    const rg_model *model;   /* of an ONNX model, which lives longer; else NULL */
+    rg_network_desc options; /* what it was made for */
     rg_graph *graph;
     rg_value *images, *labels, *logits, *loss, *dropout_step;
     rg_tensor_desc label_desc; /* of the labels of one image */
@@ -64,7 +76,13 @@ rg_status rg_network_create(const rg_model *model, const rg_network_desc *option
                             rg_network *network);
 void rg_network_destroy(rg_network *network);
 
-/* Writes the first values of all parameters, by seed and name alone. */
+/* Adds the results "logits", with this shape for one image, and "loss" behind the labels. `name` is
+ * that of the model. */
+rg_status rg_network_add_results(rg_network *network, const rg_network_desc *options,
+                                 const char *name, rg_value *logits, const rg_tensor_desc *desc);
+
+/* Writes the first values of all parameters: those of the model's file, or by seed and name alone.
+ */
 rg_status rg_network_start(const rg_network *network, rg_plan *plan, uint64_t seed);
 
 #endif

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Networks: the graph of a model, with parameter shapes that follow from the images. */
 #include "train/layer_rules.h"
+#include "train/model_onnx.h"
 #include "train/scores.h"
 
 #include "core/memory.h"
@@ -203,9 +204,8 @@ static rg_status check_last_layer(const builder *b)
 }
 
 /* The last layer has a row of classes for each label, or a number for each target. */
-static rg_status check_outputs(const builder *b, const rg_tensor_desc *y)
+static rg_status check_outputs(const char *name, const rg_network_desc *o, const rg_tensor_desc *y)
 {
-    const rg_network_desc *o = b->options;
     const bool rows = o->target == RG_TARGET_CLASS || o->target == RG_TARGET_MASK;
     char shape[RG_SHAPE_TEXT];
     RG_CHECK(o->target != RG_TARGET_CLASS || (y->rank > 1 && y->dims[y->rank - 1] == o->classes &&
@@ -213,35 +213,30 @@ static rg_status check_outputs(const builder *b, const rg_tensor_desc *y)
              RG_MALFORMED,
              "%s: the output of the last layer is %s for one image; it must have one element for "
              "each of the %d classes",
-             b->model->name, rg_shape_text(y, shape), o->classes);
+             name, rg_shape_text(y, shape), o->classes);
     RG_CHECK(rg_shape_count(y) == rg_network_outputs(o) && y->rank > 1 &&
                  (!rows || y->dims[y->rank - 1] == o->classes),
              RG_MALFORMED,
              "%s: the output of the last layer is %s for one image; it must have %lld elements%s",
-             b->model->name, rg_shape_text(y, shape), (long long)rg_network_outputs(o),
+             name, rg_shape_text(y, shape), (long long)rg_network_outputs(o),
              rows ? ", the classes of every pixel last" : ", one for each target");
     return RG_OK;
 }
 
-/* The logits, and the loss behind them. */
-static rg_status add_results(builder *b)
+rg_status rg_network_add_results(rg_network *network, const rg_network_desc *options,
+                                 const char *name, rg_value *logits, const rg_tensor_desc *desc)
 {
-    rg_network *network = b->network;
-    const rg_network_layer *last = &network->layers[network->layers_count - 1];
-    const bool rows = b->options->target == RG_TARGET_CLASS || b->options->target == RG_TARGET_MASK;
-    RG_TRY(check_outputs(b, &last->desc));
+    const bool rows = options->target == RG_TARGET_CLASS || options->target == RG_TARGET_MASK;
+    RG_TRY(check_outputs(name, options, desc));
     rg_loss_desc loss = rg_loss_desc_default();
     loss.labels = rows ? RG_LOSS_CLASS_LABELS : RG_LOSS_DENSE_LABELS;
-    loss.kind = rg_network_loss(b->options);
-    network->logits = last->value;
-    network->label_desc = last->desc;
-    network->label_desc.rank -= rows;
-    network->label_desc = rg_tensor_desc_dense(rows ? RG_I32 : b->options->dtype,
-                                               network->label_desc.rank, last->desc.dims);
+    loss.kind = rg_network_loss(options);
+    network->logits = logits;
+    network->label_desc =
+        rg_tensor_desc_dense(rows ? RG_I32 : options->dtype, desc->rank - rows, desc->dims);
     RG_TRY(rg_graph_result(network->graph, network->logits, "logits"));
-    if (b->options->logits_only)
+    if (options->logits_only)
         return RG_OK;
-    RG_TRY(check_last_layer(b));
     rg_value *const x[] = { network->logits, network->labels };
     rg_node *node = rg_graph_loss(network->graph, &loss, x);
     network->loss = rg_node_output(node, 0);
@@ -254,6 +249,11 @@ static rg_status build(builder *b)
 {
     const rg_network_desc *o = b->options;
     rg_network *network = b->network;
+    const size_t count = b->model->layers_count;
+    void *layers;
+    RG_TRY(rg_allocate_zero(allocator, (count + 1) * sizeof *network->layers, &layers));
+    network->layers = (rg_network_layer *)layers + 1; /* the images stand before the first */
+    network->layers_count = count;
     RG_TRY(rg_graph_create(&network->graph));
     network->images = rg_graph_source(network->graph, "images");
     if (!o->logits_only)
@@ -269,19 +269,19 @@ static rg_status build(builder *b)
             return status == RG_INVALID_ARGUMENT ? RG_MALFORMED : status;
         }
     }
-    return add_results(b);
+    const rg_network_layer *last = &network->layers[network->layers_count - 1];
+    if (!o->logits_only)
+        RG_TRY(check_last_layer(b));
+    return rg_network_add_results(network, o, b->model->name, last->value, &last->desc);
 }
 
 rg_status rg_network_create(const rg_model *model, const rg_network_desc *options,
                             rg_network *network)
 {
-    void *layers;
-    *network = (rg_network){ .layers_count = model->layers_count };
-    RG_TRY(
-        rg_allocate_zero(allocator, (model->layers_count + 1) * sizeof *network->layers, &layers));
-    network->layers = (rg_network_layer *)layers + 1; /* the images stand before the first */
+    *network = (rg_network){ .layers_count = 0 };
     builder b = { .model = model, .options = options, .network = network };
-    const rg_status status = build(&b);
+    const rg_status status =
+        model->onnx != NULL ? rg_network_build_onnx(model, options, network) : build(&b);
     if (status != RG_OK)
         rg_network_destroy(network);
     return status;
@@ -357,8 +357,12 @@ static rg_status start_parameter(const rg_network_parameter *p, rg_plan *plan, u
 
 rg_status rg_network_start(const rg_network *network, rg_plan *plan, uint64_t seed)
 {
-    for (size_t i = 0; i < network->parameters_count; i++)
-        RG_TRY(start_parameter(&network->parameters[i], plan, seed));
+    if (network->model != NULL)
+        RG_TRY(rg_network_start_onnx(network, plan));
+    for (size_t i = 0; i < network->parameters_count; i++) {
+        if (!network->parameters[i].stored)
+            RG_TRY(start_parameter(&network->parameters[i], plan, seed));
+    }
     return RG_OK;
 }
 

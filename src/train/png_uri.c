@@ -3,6 +3,7 @@
 /* A small PNG encoder: 8 bits, no filter, no compression, which images of a few pixels do not need.
  */
 #include "train/png_uri.h"
+#include "train/base64.h"
 #include "core/memory.h"
 
 #include <string.h>
@@ -130,15 +131,9 @@ static void make_rows(uint8_t *to, const uint8_t *pixels, int32_t height, int32_
 
 static void add_base64(rg_page *page, const uint8_t *data, size_t size)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t i = 0; i < size; i += 3) {
-        const size_t rest = size - i;
-        const uint32_t three = (uint32_t)data[i] << 16 |
-                               (rest > 1 ? (uint32_t)data[i + 1] << 8 : 0) |
-                               (rest > 2 ? data[i + 2] : 0u);
-        const char four[4] = { digits[three >> 18], digits[three >> 12 & 63],
-                               rest > 1 ? digits[three >> 6 & 63] : '=',
-                               rest > 2 ? digits[three & 63] : '=' };
+        char four[4];
+        rg_base64_group(data + i, size - i, four);
         rg_page_add(page, four, 4);
     }
 }

@@ -111,7 +111,7 @@ static rg_status open_loader(rg_trainer *t, const rg_dataset *set)
 
 static rg_status make_new(rg_trainer *t, const rg_model *model, const rg_dataset *set)
 {
-    RG_TRY(rg_model_parse(model->name, model->text, &t->model));
+    t->model = rg_model_retain(model);
     RG_TRY(rg_copy_text(model->name, &t->state.model_name));
     RG_TRY(rg_copy_text(model->text, &t->state.model));
     RG_TRY(describe_set(t, set));
@@ -238,6 +238,60 @@ rg_status rg_trainer_load(rg_device *device, const char *path, rg_trainer **trai
     RG_CHECK_NOT_NULL(path);
     RG_TRY(begin(device, &t));
     return finish_create(t, make_loaded(t, path), trainer);
+}
+
+/* What rg_trainer_open() knows without a data set. */
+static rg_status describe_model(rg_trainer *t, const rg_model *model)
+{
+    rg_run_state *s = &t->state;
+    int64_t height, width, channels;
+    void *memory;
+    RG_TRY(rg_model_input(model, &height, &width, &channels));
+    RG_CHECK(height > 0 && width > 0 && channels > 0 && channels <= RG_DATASET_CHANNELS,
+             RG_INVALID_ARGUMENT,
+             "%s: the file leaves the size of the images open; a data set must be given",
+             model->name);
+    s->network = rg_network_desc_default();
+    RG_TRY(rg_model_describe(model, &s->network));
+    s->resize = 1;
+    for (int i = 0; i < RG_DATASET_CHANNELS; i++)
+        s->deviation[i] = 1;
+    RG_TRY(
+        rg_allocate_zero(allocator, (size_t)s->network.classes * sizeof *s->class_names, &memory));
+    s->class_names = memory;
+    for (int32_t i = 0; i < s->network.classes; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", i);
+        RG_TRY(rg_copy_text(number, &s->class_names[i]));
+    }
+    return RG_OK;
+}
+
+static rg_status make_opened(rg_trainer *t, const rg_model *model, const rg_dataset *set)
+{
+    RG_CHECK(model->file != NULL, RG_INVALID_ARGUMENT,
+             "%s: the model has no weights; a network must be trained before it is used",
+             model->name);
+    t->model = rg_model_retain(model);
+    t->desc = rg_trainer_desc_default();
+    RG_TRY(set != NULL ? describe_set(t, set) : describe_model(t, model));
+    const rg_stepper_options options = { .network = t->state.network,
+                                         .accumulate = 1,
+                                         .use_only = true };
+    RG_TRY(rg_stepper_create(t->device, t->model, &options, &t->stepper));
+    return rg_network_start(rg_stepper_network(t->stepper), rg_stepper_plan(t->stepper), 0);
+}
+
+rg_status rg_trainer_open(rg_device *device, const rg_model *model, const rg_dataset *set,
+                          rg_trainer **trainer)
+{
+    rg_trainer *t;
+    RG_CHECK_NOT_NULL(trainer);
+    *trainer = NULL;
+    RG_CHECK_NOT_NULL(device);
+    RG_CHECK_NOT_NULL(model);
+    RG_TRY(begin(device, &t));
+    return finish_create(t, make_opened(t, model, set), trainer);
 }
 
 void rg_trainer_destroy(rg_trainer *t)

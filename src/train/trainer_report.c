@@ -124,16 +124,16 @@ static void shape_text(const rg_tensor_desc *desc, char text[TEXT])
 }
 
 /* Fields that do not have their default. */
-static void fields_text(const rg_layer *layer, char text[TEXT])
+static void fields_text(const rg_op *op, const void *desc, const int32_t window[], char text[TEXT])
 {
     char all[1024];
-    rg_fields_text(&layer->op->desc, layer->desc, all, sizeof all);
+    rg_fields_text(&op->desc, desc, all, sizeof all);
     char defaults[1024];
-    rg_fields_text(&layer->op->desc, layer->op->desc.defaults, defaults, sizeof defaults);
+    rg_fields_text(&op->desc, op->desc.defaults, defaults, sizeof defaults);
     size_t at = 0;
     text[0] = 0;
-    if (layer->window[0] > 0)
-        at = (size_t)snprintf(text, TEXT, "%d×%d", layer->window[0], layer->window[1]);
+    if (window[0] > 0)
+        at = (size_t)snprintf(text, TEXT, "%d×%d", window[0], window[1]);
     char *rest = NULL;
     for (char *word = strtok_r(all, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
         const char *same = strstr(defaults, word);
@@ -153,11 +153,16 @@ static rg_status show_layers(pieces *p)
     RG_TRY(rg_allocate_array(p->layer_capacity, sizeof *p->layers, &p->layers));
     RG_TRY(rg_allocate_array(p->layer_capacity, sizeof *p->texts, &p->texts));
     for (size_t i = 0; i < p->layer_capacity; i++) {
-        const rg_layer *layer = &p->trainer->model->layers[i];
+        static const int32_t no_window[2] = { 0, 0 };
+        const rg_model *model = p->trainer->model;
+        const rg_layer *layer = model->onnx == NULL ? &model->layers[i] : NULL;
+        const rg_node *node = network->layers[i].node;
+        const rg_op *op = layer != NULL ? layer->op : node->op;
         shape_text(&network->layers[i].desc, p->texts[i][0]);
-        fields_text(layer, p->texts[i][1]);
-        p->layers[i] = (rg_report_layer){ .label = layer->label,
-                                          .op = layer->op->name,
+        fields_text(op, layer != NULL ? layer->desc : node->desc,
+                    layer != NULL ? layer->window : no_window, p->texts[i][1]);
+        p->layers[i] = (rg_report_layer){ .label = layer != NULL ? layer->label : node->label,
+                                          .op = op->name,
                                           .output = p->texts[i][0],
                                           .fields = p->texts[i][1],
                                           .parameters = network->layers[i].parameters };

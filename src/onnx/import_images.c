@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Networks that read images with channels last: the input of the file is made from them, and the
+ * output ends before what the loss applies itself. */
+#include "onnx/onnx_train.h"
+
+#include "core/dtype.h"
+#include "core/shape.h"
+
+#include <retrograde/softmax.h>
+
+#include <string.h>
+
+bool rg_onnx_has_channels_last(const rg_onnx *model, int64_t channels)
+{
+    const rg_proto_port *port = &model->inputs[0];
+    return port->rank == 4 && port->dims[1] > 0 && port->dims[1] != channels &&
+           port->dims[3] == channels;
+}
+
+/* ---- the input ---- */
+
+/* The shape of the input for these images, dimensions in the order of the file. */
+static rg_status input_shape(const rg_onnx *model, const rg_onnx_images *images,
+                             rg_tensor_desc *input)
+{
+    RG_CHECK(model->input_count == 1, RG_UNSUPPORTED,
+             "the network has %zu inputs; one that is trained has one, the images",
+             model->input_count);
+    const rg_proto_port *port = &model->inputs[0];
+    const int64_t h = images->height, w = images->width, c = images->channels;
+    const bool last = rg_onnx_has_channels_last(model, c);
+    const int64_t first[] = { RG_ONNX_ANY_DIM, c, h, w }, behind[] = { RG_ONNX_ANY_DIM, h, w, c };
+    input->dtype = RG_F32;
+    input->rank = port->rank < 0 ? 4 : port->rank;
+    if (input->rank == 4) {
+        memcpy(input->dims, last ? behind : first, sizeof first);
+    } else {
+        int64_t count = 1;
+        input->dims[0] = RG_ONNX_ANY_DIM;
+        for (int32_t d = 1; d < port->rank; d++) {
+            input->dims[d] = port->dims[d] > 0 ? port->dims[d] : h * w * c;
+            RG_CHECK(!__builtin_mul_overflow(count, input->dims[d], &count), RG_UNSUPPORTED,
+                     "input '%.80s' has too many elements", port->name);
+        }
+        RG_CHECK(port->rank >= 2 && count == h * w * c, RG_INVALID_ARGUMENT,
+                 "input '%.80s' of the network has %lld elements, but images of %lldx%lld pixels "
+                 "and %lld channels have %lld",
+                 port->name, (long long)count, (long long)h, (long long)w, (long long)c,
+                 (long long)(h * w * c));
+    }
+    for (int32_t d = 1; d < input->rank && port->rank == 4; d++)
+        RG_CHECK(
+            port->dims[d] < 0 || port->dims[d] == input->dims[d], RG_INVALID_ARGUMENT,
+            "the network takes images of %lldx%lld pixels with %lld channels, not of %lldx%lld "
+            "with %lld",
+            (long long)port->dims[last ? 1 : 2], (long long)port->dims[last ? 2 : 3],
+            (long long)port->dims[last ? 3 : 1], (long long)h, (long long)w, (long long)c);
+    return RG_OK;
+}
+
+rg_status rg_import_image_source(rg_import *m, rg_known *known, rg_dtype dtype)
+{
+    static const int32_t last[] = { 0, 2, 3, 1 };
+    const rg_onnx_images *images = m->for_images;
+    rg_flow *flow = &known->flow;
+    rg_flow_plain_order(flow);
+    for (int32_t p = 0; p < RG_PROBES; p++) {
+        const int64_t dims[] = { known->shape[p].dims[0], images->height, images->width,
+                                 images->channels };
+        flow->shape[p] = rg_tensor_desc_dense(dtype, 4, dims);
+    }
+    flow->value = rg_graph_source(m->graph, "images");
+    RG_TRY(rg_graph_status(m->graph));
+    if (rg_onnx_has_channels_last(m->model, images->channels))
+        return RG_OK;
+    memcpy(flow->order, last, sizeof last);
+    if (known->shape[0].rank == 4)
+        return RG_OK;
+    static const int32_t plain[] = { 0, 1, 2, 3 };
+    int64_t dims[RG_PROBES][RG_MAX_RANK];
+    for (int32_t p = 0; p < RG_PROBES; p++)
+        memcpy(dims[p], known->shape[p].dims, sizeof dims[p]);
+    RG_TRY(rg_flow_reorder(m, flow, plain));
+    return rg_flow_reshape(m, flow, known->shape[0].rank, dims);
+}
+
+/* ---- the output ---- */
+
+rg_status rg_import_image_output(rg_import *m, rg_flow *flow)
+{
+    const rg_onnx_images *images = m->for_images;
+    int32_t order[RG_MAX_RANK];
+    const rg_node *node = rg_value_node(flow->value);
+    const bool softmax = node != NULL && strcmp(rg_node_op(node), "softmax") == 0;
+    const bool sigmoid = node != NULL && strcmp(rg_node_op(node), "neuron") == 0 &&
+                         ((const rg_neuron_desc *)node->desc)->kind == RG_NEURON_SIGMOID;
+    if ((softmax && images->without_softmax) || (sigmoid && images->without_sigmoid))
+        flow->value = node->in[0];
+    rg_channels_last_order(rg_flow_rank(flow), order);
+    return rg_flow_reorder(m, flow, order);
+}
+
+bool rg_import_is_frozen(const rg_import *m, const char *name)
+{
+    const rg_onnx_images *images = m->for_images;
+    return images != NULL && images->is_frozen != NULL && images->is_frozen(images->context, name);
+}
+
+rg_status rg_onnx_network_for_images(const rg_onnx *model, const rg_onnx_options *options,
+                                     const rg_onnx_images *images, rg_onnx_network **network)
+{
+    rg_onnx_options with = *options;
+    rg_tensor_desc input;
+    *network = NULL;
+    const rg_status status = input_shape(model, images, &input);
+    if (status != RG_OK)
+        rg_error_prefix("%s: ", model->name);
+    RG_TRY(status);
+    with.inputs = &input;
+    return rg_onnx_import(model, &with, images, network);
+}

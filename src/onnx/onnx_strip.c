@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Models without their weights: all that the graph of a network follows from. */
+#include "onnx/onnx_train.h"
+
+#include <string.h>
+
+/* Shorter lists may be sizes, bounds or factors, which the graph depends on. */
+enum { MOST_KEPT = 64 };
+
+static bool is_weight(const rg_proto_tensor *tensor)
+{
+    return tensor->count > MOST_KEPT && !rg_type_is_integer(tensor->type);
+}
+
+/* TensorProto: dims 1, data_type 2, name 8, raw_data 9. `data` may be NULL. */
+static void write_tensor(rg_writer *writer, const rg_proto_tensor *tensor, const char *name,
+                         const void *data, size_t bytes)
+{
+    const size_t begin = rg_write_begin(writer);
+    for (int32_t d = 0; d < tensor->rank; d++)
+        rg_write_varint(writer, 1, (uint64_t)tensor->dims[d]);
+    rg_write_varint(writer, 2, (uint64_t)tensor->type);
+    rg_write_text(writer, 8, name);
+    if (data != NULL)
+        rg_write_bytes(writer, 9, data, bytes);
+    rg_write_end(writer, 5, begin);
+}
+
+/* External elements move into the model, as nothing else is kept. */
+static rg_status write_external(rg_writer *writer, const rg_onnx *model,
+                                const rg_proto_tensor *tensor)
+{
+    const size_t size = rg_onnx_type_size(tensor->type);
+    void *data;
+    size_t bytes;
+    RG_TRY(rg_proto_elements(model, tensor, &data, &bytes));
+    rg_proto_byte_order(data, bytes, size);
+    write_tensor(writer, tensor, tensor->name, data, bytes);
+    rg_release(&rg_default_allocator, data, bytes);
+    return RG_OK;
+}
+
+static rg_status write_initializer(rg_writer *writer, const rg_onnx *model,
+                                   const rg_proto_tensor *tensor)
+{
+    if (is_weight(tensor)) {
+        write_tensor(writer, tensor, tensor->name, NULL, 0);
+        return RG_OK;
+    }
+    if (tensor->external)
+        return write_external(writer, model, tensor);
+    rg_write_bytes(writer, 5, tensor->message.at, rg_message_size(&tensor->message));
+    return RG_OK;
+}
+
+/* The tensor of a Constant node that is a weight, or NULL. */
+static const rg_proto_tensor *weight_of(const rg_proto_node *node)
+{
+    const bool constant = strcmp(node->type, "Constant") == 0 && node->output_count == 1 &&
+                          node->attribute_count == 1 && node->attributes[0].type == RG_PROTO_TENSOR;
+    const rg_proto_tensor *tensor = constant ? node->attributes[0].tensor : NULL;
+    return tensor != NULL && is_weight(tensor) ? tensor : NULL;
+}
+
+/* GraphProto: node 1, name 2, initializer 5, input 11, output 12. */
+static rg_status write_graph(rg_writer *writer, const rg_onnx *model)
+{
+    rg_message message = model->graph;
+    rg_message_field field;
+    rg_status failed = RG_OK;
+    for (size_t i = 0; i < model->node_count; i++) {
+        const rg_proto_node *node = &model->nodes[i];
+        const rg_proto_tensor *tensor = weight_of(node);
+        if (tensor != NULL)
+            write_tensor(writer, tensor, node->outputs[0], NULL, 0);
+        else
+            rg_write_bytes(writer, 1, node->message.at, rg_message_size(&node->message));
+    }
+    for (size_t i = 0; i < model->initializer_count; i++)
+        RG_TRY(write_initializer(writer, model, &model->initializers[i]));
+    while (rg_message_next(&message, &field, &failed)) {
+        if (field.number == 2 || field.number == 11 || field.number == 12)
+            rg_write_bytes(writer, field.number, field.bytes.at, rg_message_size(&field.bytes));
+    }
+    return failed;
+}
+
+/* ModelProto: ir_version 1, graph 7, opset_import 8. */
+rg_status rg_onnx_strip(const rg_onnx *model, rg_writer *writer)
+{
+    rg_message message = { (const uint8_t *)model->file.data,
+                           (const uint8_t *)model->file.data + model->file.size };
+    rg_message_field field;
+    rg_status failed = RG_OK;
+    rg_write_varint(writer, 1, (uint64_t)model->ir_version);
+    while (rg_message_next(&message, &field, &failed)) {
+        if (field.number == 8)
+            rg_write_bytes(writer, 8, field.bytes.at, rg_message_size(&field.bytes));
+    }
+    RG_TRY(failed);
+    const size_t begin = rg_write_begin(writer);
+    RG_TRY(write_graph(writer, model));
+    rg_write_end(writer, 7, begin);
+    return writer->failed;
+}
+
+rg_status rg_onnx_parse_stripped(const char *name, const void *data, size_t bytes, rg_onnx **model)
+{
+    RG_TRY(rg_onnx_parse(name, data, bytes, model));
+    (*model)->stripped = true;
+    return RG_OK;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* ONNX models for training on images: models without their weights, and networks that read images
+ * with channels last, whatever the file has. */
+#ifndef RG_ONNX_TRAIN_H
+#define RG_ONNX_TRAIN_H
+
+#include "onnx/import.h"
+#include "onnx/protobuf_write.h"
+
+/* ---- models without weights, as checkpoints keep them ---- */
+
+/* Writes a model without the elements of tensors of more than 64 floating-point numbers, texts for
+ * people, and shapes of values that nodes make. */
+rg_status rg_onnx_strip(const rg_onnx *model, rg_writer *writer);
+
+/* Reads such a model: missing elements read as 0. */
+rg_status rg_onnx_parse_stripped(const char *name, const void *data, size_t bytes, rg_onnx **model);
+
+/* ---- networks for images ---- */
+
+/* Images (n, height, width, channels), and what a network for them is made for. */
+typedef struct rg_onnx_images {
+    int64_t height, width, channels;
+    /* What the loss applies itself, and is left out at the end of the network. */
+    bool without_softmax, without_sigmoid;
+    /* Whether a parameter keeps its value while training; NULL: none does. A batch normalization
+     * with such statistics uses them as they are. */
+    bool (*is_frozen)(const void *context, const char *name);
+    const void *context;
+} rg_onnx_images;
+
+/* As rg_onnx_network_create(), for a model with one input. The graph has the source "images" (n, h,
+ * w, c) in its place, and no results: the value of the first output, with channels last, is that of
+ * its entry. Parameters of batch normalizations are f32 beside values of 16 bits. */
+rg_status rg_onnx_network_for_images(const rg_onnx *model, const rg_onnx_options *options,
+                                     const rg_onnx_images *images, rg_onnx_network **network);
+
+/* Whether the file has the images as (n, h, w, c). */
+bool rg_onnx_has_channels_last(const rg_onnx *model, int64_t channels);
+
+/* Elements of a parameter as the file has them, in its order and a dtype; to be released with
+ * *bytes. */
+rg_status rg_onnx_network_elements(const rg_onnx_network *network, const rg_onnx_entry *entry,
+                                   rg_dtype dtype, void **data, size_t *bytes);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Models of ONNX files. Their text is the file without its weights, so that a checkpoint needs
+ * nothing else; the weights stay with the model that was opened. */
+#include "train/model_onnx.h"
+
+#include "core/memory.h"
+#include "train/base64.h"
+
+#include <stdlib.h>
+
+static const char prefix[] = "@onnx ";
+
+bool rg_model_is_onnx_text(const char *text)
+{
+    return strncmp(text, prefix, sizeof prefix - 1) == 0;
+}
+
+bool rg_model_is_onnx_path(const char *path)
+{
+    const size_t length = strlen(path);
+    return length > 5 && strcmp(path + length - 5, ".onnx") == 0;
+}
+
+rg_status rg_model_read_onnx(rg_model *model)
+{
+    uint8_t *data;
+    size_t size;
+    rg_status status = rg_base64_read(model->text + sizeof prefix - 1, &data, &size);
+    if (status != RG_OK)
+        rg_error_prefix("%s: ", model->name);
+    RG_TRY(status);
+    status = rg_onnx_parse_stripped(model->name, data, size, &model->onnx);
+    free(data);
+    return status;
+}
+
+/* The model of a file: its text is that of the stripped model. */
+static rg_status make(const char *path, rg_onnx *file, rg_model **model)
+{
+    rg_writer writer = { 0 };
+    char *text = NULL;
+    rg_status status = rg_onnx_strip(file, &writer);
+    if (status == RG_OK)
+        status = rg_base64_write(prefix, writer.data, writer.size, &text);
+    if (status != RG_OK)
+        rg_error_prefix("%s: ", path);
+    rg_writer_release(&writer);
+    if (status == RG_OK)
+        status = rg_model_parse(path, text, model);
+    free(text);
+    return status;
+}
+
+rg_status rg_model_open_onnx(const char *path, rg_model **model)
+{
+    rg_onnx *file;
+    RG_TRY(rg_onnx_open(path, &file));
+    const rg_status status = make(path, file, model);
+    if (status == RG_OK)
+        (*model)->file = file;
+    else
+        rg_onnx_close(file);
+    return status;
+}
+
+/* ---- what a model says of its images ---- */
+
+/* The channels of the output, which are the classes; more than one pixel makes a mask. */
+static rg_status describe_output(const rg_model *model, rg_network_desc *desc)
+{
+    const rg_onnx_images images = { .height = desc->height,
+                                    .width = desc->width,
+                                    .channels = desc->channels };
+    const rg_onnx_options options = rg_onnx_options_default();
+    rg_onnx_network *network;
+    RG_TRY(rg_onnx_network_for_images(model->onnx, &options, &images, &network));
+    const rg_tensor_desc *y = &network->entries[network->entry_count - 1].info.desc;
+    int64_t pixels = 1;
+    for (int32_t d = 2; d < y->rank; d++)
+        pixels *= y->dims[d];
+    if (y->rank > 1 && y->dims[1] > 0 && y->dims[1] <= INT32_MAX) {
+        desc->classes = (int32_t)y->dims[1];
+        desc->target = pixels > 1 ? RG_TARGET_MASK : RG_TARGET_CLASS;
+        desc->outputs = pixels > 1 ? pixels : 0;
+    }
+    rg_onnx_network_destroy(network);
+    return RG_OK;
+}
+
+rg_status rg_model_input(const rg_model *model, int64_t *height, int64_t *width, int64_t *channels)
+{
+    int64_t *const sizes[] = { height, width, channels };
+    RG_CHECK_NOT_NULL(model);
+    for (int i = 0; i < 3; i++) {
+        RG_CHECK(sizes[i] != NULL, RG_INVALID_ARGUMENT, "rg_model_input: a size is NULL");
+        *sizes[i] = 0;
+    }
+    if (model->onnx == NULL || model->onnx->input_count != 1 || model->onnx->inputs[0].rank != 4)
+        return RG_OK;
+    const int64_t *dims = model->onnx->inputs[0].dims;
+    const bool last = dims[1] > 4 && dims[3] > 0 && dims[3] <= 4; /* as images have channels */
+    for (int i = 0; i < 3; i++) {
+        const int64_t size = dims[last ? 1 + i : i == 2 ? 1 : 2 + i];
+        *sizes[i] = size > 0 ? size : 0;
+    }
+    return RG_OK;
+}
+
+rg_status rg_model_describe(const rg_model *model, rg_network_desc *desc)
+{
+    int64_t height, width, channels;
+    RG_CHECK_NOT_NULL(desc);
+    RG_TRY(rg_model_input(model, &height, &width, &channels));
+    if (model->onnx == NULL)
+        return RG_OK;
+    desc->height = height > 0 ? height : desc->height;
+    desc->width = width > 0 ? width : desc->width;
+    desc->channels = channels > 0 ? channels : desc->channels;
+    return describe_output(model, desc);
+}

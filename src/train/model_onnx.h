@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Models of ONNX files, and networks made from them. */
+#ifndef RG_TRAIN_MODEL_ONNX_H
+#define RG_TRAIN_MODEL_ONNX_H
+
+#include "onnx/onnx_train.h"
+#include "train/model.h"
+
+/* Whether a text is that of an ONNX model, and whether a path names one. */
+bool rg_model_is_onnx_text(const char *text);
+bool rg_model_is_onnx_path(const char *path);
+
+rg_status rg_model_open_onnx(const char *path, rg_model **model);
+/* Reads the text of a model into its `onnx`. */
+rg_status rg_model_read_onnx(rg_model *model);
+
+/* Makes the network; after a failure the caller destroys it. */
+rg_status rg_network_build_onnx(const rg_model *model, const rg_network_desc *options,
+                                rg_network *network);
+/* Writes the weights of the file into a plan. */
+rg_status rg_network_start_onnx(const rg_network *network, rg_plan *plan);
+
+#endif

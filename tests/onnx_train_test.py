@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+"""ONNX models in `train`, `eval`, `predict`, `graph` and `run`: training, checkpoints, and what is refused.
+
+usage: onnx_train_test.py PROGRAM
+"""
+import json
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+from onnx_made import classifier, model, node, port, tensor
+
+PROGRAM = pathlib.Path(sys.argv[1]).resolve()
+
+
+def write_npy(path, dims, values, descr="<f4", code="f"):
+    shape = "(" + "".join(f"{dim}," for dim in dims) + ")"
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() +
+                     struct.pack(f"<{len(values)}{code}", *values))
+
+
+def write_data(folder, size=8, channels=1, classes=3, count=96):
+    """Bright stripes whose place says the class."""
+    draw = random.Random(1)
+    folder.mkdir()
+    for part, images in (("train", count), ("test", count // 4)):
+        labels = [i % classes for i in range(images)]
+        pixels = [draw.random() + 2.0 * (y * classes // size == label)
+                  for label in labels for y in range(size) for _ in range(size * channels)]
+        write_npy(folder / f"x_{part}.npy", [images, size, size, channels], pixels)
+        write_npy(folder / f"y_{part}.npy", [images], labels, "<i4", "i")
+    return folder
+
+
+def run(folder, *arguments):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120, cwd=folder)
+
+
+def succeed(folder, *arguments):
+    done = run(folder, *arguments)
+    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+    return done.stdout
+
+
+def refuse(folder, words, *arguments):
+    """One sentence with these words, and no folder of results."""
+    done = run(folder, "train", *arguments, "--out", "never")
+    assert done.returncode in (1, 2) and not (folder / "never" / "checkpoint.safetensors").exists(), done
+    assert done.stderr.startswith("retrograde: ") and done.stderr.count("\n") == 1, done.stderr
+    for word in words:
+        assert word in done.stderr, (word, done.stderr)
+
+
+def tensors_of(path):
+    data = path.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + length])
+    header.pop("__metadata__")
+    return {name: data[8 + length + entry["data_offsets"][0]:8 + length + entry["data_offsets"][1]]
+            for name, entry in header.items()}
+
+
+def test_training(folder):
+    """A model learns, its checkpoint needs no other file, and training continues with the same bits."""
+    data = write_data(folder / "data")
+    (folder / "model.onnx").write_bytes(classifier())
+    options = ["--data", data, "--epochs", 3, "--batch", 16, "--rate", 0.01]
+    succeed(folder, "train", "model.onnx", *options, "--out", "whole")
+    succeed(folder, "train", "--model", "model.onnx", *options, "--stop", 1, "--out", "parts")
+    (folder / "model.onnx").unlink()
+    succeed(folder, "train", "--resume", "parts/checkpoint.safetensors")
+    assert (folder / "whole/checkpoint.safetensors").read_bytes() == (folder / "parts/checkpoint.safetensors").read_bytes()
+    report = json.loads(succeed(folder, "eval", "whole", "--json"))
+    assert report["accuracy"] > 0.9, report
+    names = set(tensors_of(folder / "whole/checkpoint.safetensors"))
+    assert {"conv.weight", "bn.weight", "bn.running_mean", "bn.running_var", "fc.weight", "fc.bias"} <= names, names
+    statistics = struct.unpack("<6f", tensors_of(folder / "whole/checkpoint.safetensors")["bn.running_mean"])
+    assert any(value != 0 for value in statistics), statistics
+    succeed(folder, "graph", "whole/best.safetensors", "--out", "trained.svg")
+    assert "batch_norm" in (folder / "trained.svg").read_text()
+    write_npy(folder / "image.npy", [8, 8, 1], [float(y < 3) * 2 for y in range(8) for _ in range(8)])
+    write_npy(folder / "images.npy", [1, 8, 8, 1], [0.5] * 64)
+    assert json.loads(succeed(folder, "predict", "whole", "image.npy", "--json"))["classes"][0]["number"] == 0
+    succeed(folder, "run", "whole/best.safetensors", "images=images.npy", "-o", "logits=y.npy")
+
+
+def test_options(folder):
+    """All dtypes, accumulated gradients and other optimizers train; a fixed batch in the file does not count."""
+    data = write_data(folder / "data")
+    (folder / "model.onnx").write_bytes(classifier(batch=1, end="LogSoftmax"))
+    for number, options in enumerate((["--dtype", "f64"], ["--dtype", "bf16"], ["--dtype", "f16"],
+                                      ["--accumulate", 2, "--optimizer", "sgd", "--decay", 0.001],
+                                      ["--optimizer", "rmsprop", "--patience", 1])):
+        succeed(folder, "train", "model.onnx", "--data", data, "--epochs", 2, "--batch", 16, *options, "--out", f"run{number}")
+        assert json.loads(succeed(folder, "eval", f"run{number}", "--json"))["loss"] < 1.2, options
+
+
+def test_untrained(folder):
+    """The model as it is can be evaluated, used and drawn."""
+    data = write_data(folder / "data")
+    (folder / "model.onnx").write_bytes(classifier(ratio=0.0))
+    assert 0 <= json.loads(succeed(folder, "eval", "model.onnx", "--data", data, "--json"))["accuracy"] <= 1
+    write_npy(folder / "image.npy", [8, 8, 1], [0.25] * 64)
+    write_npy(folder / "x.npy", [1, 1, 8, 8], [0.25] * 64)
+    answer = json.loads(succeed(folder, "predict", "model.onnx", "image.npy", "--json", "--top", 3))
+    succeed(folder, "run", "model.onnx", "x=x.npy", "-o", "y=y.npy")
+    expected = struct.unpack("<3f", (folder / "y.npy").read_bytes()[-12:])
+    for entry in answer["classes"]:
+        assert abs(entry["probability"] - expected[entry["number"]]) < 1e-6, (answer, expected)
+    succeed(folder, "graph", "model.onnx", "--out", "model.dot")
+    assert "batch_norm" in (folder / "model.dot").read_text()
+
+
+def test_inputs(folder):
+    """Images with channels last in the file, rows of pixels, several channels."""
+    data = write_data(folder / "data", channels=3)
+    weights = [((i * 5) % 13 - 6) / 48 for i in range(3 * 192)]
+    rows = model([node("MatMul", ["x", "w"], ["a"]), node("Add", ["a", "b"], ["y"])], [port("x", ["N", 192])],
+                 [port("y", ["N", 3])], [tensor("w", [192, 3], weights), tensor("b", [3], [0.0] * 3)])
+    last = model([node("Transpose", ["x"], ["t"], perm=[0, 3, 1, 2]), node("Conv", ["t", "w"], ["c"]),
+                  node("GlobalAveragePool", ["c"], ["y"])], [port("x", ["N", 8, 8, 3])], [port("y", ["N", 3, 1, 1])],
+                 [tensor("w", [3, 3, 8, 3], weights[:216])])
+    for name, made in (("rows", rows), ("last", last), ("three", classifier(channels=3))):
+        (folder / "model.onnx").write_bytes(made)
+        succeed(folder, "train", "model.onnx", "--data", data, "--epochs", 2, "--batch", 16, "--out", name)
+        assert json.loads(succeed(folder, "eval", name, "--json"))["loss"] < 1.2, name
+
+
+def test_refused(folder):
+    data = write_data(folder / "data")
+    (folder / "good.onnx").write_bytes(classifier())
+    (folder / "four.onnx").write_bytes(classifier(classes=4))
+    (folder / "large.onnx").write_bytes(classifier(size=16))
+    (folder / "color.onnx").write_bytes(classifier(channels=3))
+    (folder / "cut.onnx").write_bytes(classifier()[:-40])
+    (folder / "text.onnx").write_text("conv 8\n")
+    (folder / "two.onnx").write_bytes(model([node("Add", ["a", "b"], ["y"])],
+                                            [port("a", ["N", 3]), port("b", ["N", 3])], [port("y", ["N", 3])]))
+    (folder / "none.onnx").write_bytes(model([node("GlobalAveragePool", ["x"], ["y"])], [port("x", ["N", 1, 8, 8])],
+                                             [port("y", ["N", 1, 1, 1])]))
+    (folder / "constant.onnx").write_bytes(model([node("Identity", ["w"], ["y"])], [port("x", ["N", 1, 8, 8])],
+                                                 [port("y", ["N", 3])], [tensor("w", [1, 3], [1.0] * 3)]))
+    for name, words in (("four", ["f32[1, 4]", "3 classes"]), ("large", ["16x16", "8 x 8"]), ("color", ["3 channels"]),
+                        ("cut", ["cut.onnx"]), ("text", ["text.onnx"]), ("two", ["2 inputs"]), ("missing", ["missing.onnx"]),
+                        ("none", ["no parameters"]), ("constant", ["constant"])):
+        refuse(folder, words, f"{name}.onnx", "--data", data)
+    refuse(folder, ["unexpected"], "good.onnx", "more.onnx", "--data", data)
+    for arguments in (("eval", "good.onnx"), ("predict", "good.onnx", "none.png"), ("predict", "cut.onnx", "none.png"),
+                      ("graph", "two.onnx")):
+        done = run(folder, *arguments)
+        assert done.returncode in (1, 2) and done.stderr.count("\n") == 1, (arguments, done.stderr)
+
+
+def main():
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            with tempfile.TemporaryDirectory() as folder:
+                test(pathlib.Path(folder))
+
+
+main()
