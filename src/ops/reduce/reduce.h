@@ -14,6 +14,7 @@ enum {
     RG_REDUCE_COLUMNS,
     RG_REDUCE_FINISH, /* joins parts */
     RG_REDUCE_SPREAD, /* gradient of a sum: dy to all elements of a group */
+    RG_REDUCE_REPEAT, /* the same where rows of dx become one row of dy; CPUs alone have it */
     RG_REDUCE_AWARD,  /* gradient of an extreme: dy to the winner */
     RG_REDUCE_KERNELS
 };
@@ -55,12 +56,16 @@ typedef struct rg_reduce_finish_args {
     rg_reduce_result result;
 } rg_reduce_finish_args;
 
+/* Elements of a row that RG_REDUCE_REPEAT copies, at most. */
+enum { RG_REPEAT_MAX = 1024 };
+
 typedef struct rg_reduce_gradient_args {
     const void *dy;
     void *dx;
     const int64_t *winners; /* RG_REDUCE_AWARD */
     rg_sweep sweep;         /* tensors dx, dy, numbers of outputs, numbers within groups */
     double factor;          /* of dy */
+    int64_t period;         /* RG_REDUCE_REPEAT: elements of a row of dy; those of dx are repeats */
     bool add;               /* into dx */
     bool stream;            /* dx goes past the cache */
 } rg_reduce_gradient_args;

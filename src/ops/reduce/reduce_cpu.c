@@ -112,6 +112,40 @@ RG_INLINE double lanes_extreme(rg_lanes a)
     return best;
 }
 
+RG_OUTLINE double extreme_with_nan(const char *from, int64_t count, real sign, rg_dtype T)
+{
+    rg_lanes lanes = lanes_of(0);
+    RG_WITH_TYPE(T, U, lanes = fold(fold_extreme, &sign, -RG_INFINITY, from, from, count, U));
+    return lanes_extreme(lanes);
+}
+
+/* The extreme of neighbours. A maximum does not see NaN, so products with 0 are added up beside it:
+ * if their sum is no number, there may be one. */
+RG_INLINE double extreme_of(const char *from, int64_t count, real sign, const rg_dtype T)
+{
+    const vreal factor = vset(sign), zero = vset(0);
+    rg_lanes best = lanes_of(-RG_INFINITY), seen = lanes_of(0);
+    int64_t i = 0;
+    for (; i + 4 * VLEN <= count; i += 4 * VLEN) {
+        const vpair x = vload_pair(from, i, T, true), y = vload_pair(from, i + 2 * VLEN, T, true);
+        const vreal value[4] = { x.a, x.b, y.a, y.b };
+#pragma GCC unroll 4
+        for (int p = 0; p < 4; p++) {
+            best.part[p] = vmax(value[p] * factor, best.part[p]);
+            seen.part[p] = vfma(value[p], zero, seen.part[p]);
+        }
+    }
+    for (; i < count; i += VLEN) {
+        const int n = vlanes_left(count - i);
+        const vreal value = vload(from, i, n, T);
+        best.part[0] = vmax(vkeep(value * factor, n, -RG_INFINITY), best.part[0]);
+        seen.part[0] = vfma(value, zero, seen.part[0]);
+    }
+    if (lanes_sum(seen) == 0)
+        return (double)lanes_max(best);
+    return extreme_with_nan(from, count, sign, T);
+}
+
 RG_INLINE found sum_row(const rg_reduce_args *k, const char *x, int64_t begin, int64_t end,
                         const rg_dtype T)
 {
@@ -129,7 +163,25 @@ RG_INLINE found sum_row(const rg_reduce_args *k, const char *x, int64_t begin, i
 RG_INLINE int64_t first_in_piece(const char *from, int64_t count, real sign, double best,
                                  const rg_dtype T)
 {
-    for (int64_t i = 0; i < count; i++) {
+    enum { SHORT_LANES = RG_VECTOR_BYTES / 2 };
+    const vreal wanted = vset((real)best * sign);
+    int64_t i = 0;
+    if (is_short(T) && best == best && best != 0) { /* numbers are equal where their bits are */
+        uint16_t bits;
+        store_one(&bits, 0, T, (real)best * sign);
+        for (; i + SHORT_LANES <= count; i += SHORT_LANES) {
+            const vreal x = vload_full(at(from, i, T), 0, RG_REAL);
+            const uint32_t equal = vbits_equal((vwide)x, bits);
+            if (equal != 0)
+                return i + __builtin_ctz(equal);
+        }
+    }
+    for (; best == best && i + 2 * VLEN <= count; i += 2 * VLEN) {
+        const vpair x = vload_pair(from, i, T, true);
+        if (vany((x.a == wanted) | (x.b == wanted)))
+            break;
+    }
+    for (; i < count; i++) {
         const double x = (double)(load_one(from, i, T) * sign);
         if (x == best || (x != x && best != best))
             return i;
@@ -147,8 +199,7 @@ RG_INLINE found extreme_row(const rg_reduce_args *k, const char *x, int64_t begi
     for (int64_t j = begin; j < end; j += PIECE) {
         const int64_t count = least(PIECE, end - j);
         const char *from = piece_at(k, x, j, count, piece, T);
-        const double best =
-            lanes_extreme(fold(fold_extreme, &sign, -RG_INFINITY, from, from, count, T));
+        const double best = extreme_of(from, count, sign, T);
         if (beats(best, f.value))
             f = (found){ best, j };
     }
@@ -215,18 +266,46 @@ RG_INLINE void fold_columns(const rg_reduce_args *k, block *b, const char *x, in
     }
 }
 
+/* Of `width` groups; what is beyond them is not read. */
+static void start_block(block *b, int64_t width, const rg_reduce_what what)
+{
+    const size_t groups = (size_t)(width + VLEN);
+    memset(b->acc, 0, groups * sizeof *b->acc);
+    memset(b->sum, 0, groups * sizeof *b->sum);
+    memset(b->number, 0, groups * sizeof *b->number);
+    for (int64_t i = 0; i < width + VLEN && what != RG_REDUCE_TOTAL; i++)
+        b->acc[i] = -RG_INFINITY;
+}
+
 static void end_piece(block *b, int64_t width)
 {
     for (int64_t i = 0; i < width; i++)
         b->sum[i] += (double)b->acc[i];
-    memset(b->acc, 0, sizeof b->acc);
+    memset(b->acc, 0, (size_t)(width + VLEN) * sizeof *b->acc);
 }
 
-/* `count` rows of up to two vectors, `step` elements apart: sums stay in registers. */
+/* `count` rows of up to NARROW vectors, `step` elements apart: sums stay in registers. */
+enum { NARROW = 8, TOGETHER = 4 };
+
 RG_INLINE void sum_narrow(block *b, const char *x, int64_t step, int64_t width, int64_t count,
                           const rg_dtype T)
 {
-    for (int64_t i = 0; i < width; i += VLEN) {
+    int64_t i = 0;
+    for (; i + TOGETHER * VLEN <= width; i += TOGETHER * VLEN) {
+        const char *row = at(x, i, T);
+        vreal acc[TOGETHER];
+#pragma GCC unroll 4
+        for (int v = 0; v < TOGETHER; v++)
+            acc[v] = vload_full(b->acc, i + v * VLEN, RG_REAL);
+        for (int64_t j = 0; j < count; j++, row = at(row, step, T))
+#pragma GCC unroll 4
+            for (int v = 0; v < TOGETHER; v++)
+                acc[v] += vload_full(row, v * VLEN, T);
+#pragma GCC unroll 4
+        for (int v = 0; v < TOGETHER; v++)
+            vstore_full(b->acc, i + v * VLEN, RG_REAL, acc[v]);
+    }
+    for (; i < width; i += VLEN) {
         const int n = vlanes_left(width - i);
         const char *row = x;
         vreal acc = vload_full(b->acc, i, RG_REAL);
@@ -249,7 +328,7 @@ RG_INLINE void fold_part(const rg_reduce_args *k, block *b, const char *x, int64
         const char *row = at(x, offset, T);
         for (const int64_t stop = least(end, j + inner - j % inner); j < stop;
              row = at(row, step, T)) {
-            if (what == RG_REDUCE_TOTAL && k->dense && width <= 2 * VLEN) {
+            if (what == RG_REDUCE_TOTAL && k->dense && width <= NARROW * VLEN) {
                 const int64_t left = COLUMN_PIECE - (j - begin) % COLUMN_PIECE;
                 const int64_t count = least(stop - j, left);
                 sum_narrow(b, row, step, width, count, T);
@@ -278,9 +357,7 @@ RG_INLINE void reduce_columns(const rg_reduce_args *k, int64_t begin, int64_t en
         rg_walk_offsets(&k->outer, 3, row / k->blocks, offset);
         for (int t = 0; t < 3; t++)
             offset[t] += column * k->across[t];
-        memset(&b, 0, sizeof b);
-        for (int64_t i = 0; i < width + VLEN && r->what != RG_REDUCE_TOTAL; i++)
-            b.acc[i] = -RG_INFINITY;
+        start_block(&b, width, r->what);
         const char *x = groups_at(k, offset[0], T);
         if (r->what == RG_REDUCE_TOTAL)
             fold_part(k, &b, x, width, first, last, RG_REDUCE_TOTAL, T);
@@ -322,122 +399,14 @@ RG_INLINE void reduce_finish(const rg_reduce_finish_args *k, int64_t begin, int6
     }
 }
 
-/* ---- gradient of a sum ---- */
-
-RG_FORMULA vreal scaled(const void *k, vreal dy, vreal unused)
-{
-    (void)unused;
-    return dy * vset(*(const real *)k);
-}
-
-RG_FORMULA vreal constant(const void *k, vreal unused, vreal unused_too)
-{
-    (void)unused;
-    (void)unused_too;
-    return vset(*(const real *)k);
-}
-
-RG_INLINE void reduce_spread(const rg_reduce_gradient_args *k, int64_t begin, int64_t end,
-                             const rg_dtype T)
-{
-    const int64_t *step = k->sweep.step;
-    const real factor = (real)k->factor;
-    for (int64_t unit = begin; unit < end; unit++) {
-        int64_t offset[2];
-        const int64_t count = rg_sweep_piece(&k->sweep, 2, unit, offset);
-        char *dx = at_out(k->dx, offset[0], T);
-        const char *dy = at(k->dy, offset[1], T);
-        if (k->sweep.dense) {
-            sweep(scaled, &factor, dy, dy, dx, count, T, T, k->add, k->stream);
-        } else if (step[0] == 1 && step[1] == 0) {
-            const real value = load_one(dy, 0, T) * factor;
-            sweep(constant, &value, dx, dx, dx, count, T, T, k->add, k->stream);
-        } else {
-            for (int64_t i = 0; i < count; i++)
-                sweep_one(scaled, &factor, at(dy, i * step[1], T), at(dy, i * step[1], T),
-                          at_out(dx, i * step[0], T), 0, 1, T, T, k->add);
-        }
-    }
-}
-
-/* ---- gradient of an extreme ---- */
-
-/* All bits set where a winner is number j. */
-RG_INLINE vint winners_are(const int64_t *winners, int64_t j, const int n)
-{
-    intr is[VLEN] = { 0 };
-    for (int i = 0; i < n; i++)
-        is[i] = winners[i] == j ? -1 : 0;
-    vint lanes;
-    memcpy(&lanes, is, sizeof lanes);
-    return lanes;
-}
-
-RG_INLINE void award_one(const char *dy, char *dx, const int64_t *winners, int64_t j, int64_t i,
-                         const int n, bool add, const rg_dtype T)
-{
-    vreal value = vselect(winners_are(winners + i, j, n), vload(dy, i, n, T), vset(0));
-    if (add)
-        value += vload(dx, i, n, T);
-    vstore(dx, i, n, T, value);
-}
-
-/* Groups side by side; all elements are number j of their groups. */
-RG_INLINE void award_columns(const char *dy, char *dx, const int64_t *winners, int64_t j,
-                             int64_t count, bool add, const rg_dtype T)
-{
-    int64_t i = 0;
-    for (; i + VLEN <= count; i += VLEN)
-        award_one(dy, dx, winners, j, i, VLEN, add, T);
-    if (i < count)
-        award_one(dy, dx, winners, j, i, vlanes_left(count - i), add, T);
-}
-
-/* Elements of one group, from number j on. */
-RG_INLINE void award_row(const char *dy, char *dx, int64_t winner, int64_t count, bool add,
-                         bool stream, const rg_dtype T)
-{
-    const real zero = 0;
-    if (!add)
-        sweep(constant, &zero, dx, dx, dx, count, T, T, false, stream);
-    if (winner < 0 || winner >= count)
-        return;
-    const real value = load_one(dy, 0, T);
-    store_one(dx, winner, T, add ? load_one(dx, winner, T) + value : value);
-}
-
-RG_INLINE void reduce_award(const rg_reduce_gradient_args *k, int64_t begin, int64_t end,
-                            const rg_dtype T)
-{
-    const int64_t *step = k->sweep.step;
-    for (int64_t unit = begin; unit < end; unit++) {
-        int64_t offset[4];
-        const int64_t count = rg_sweep_piece(&k->sweep, 4, unit, offset);
-        char *dx = at_out(k->dx, offset[0], T);
-        const char *dy = at(k->dy, offset[1], T);
-        const int64_t *winners = k->winners + offset[2];
-        if (step[0] == 1 && step[2] == 0 && step[3] == 1) {
-            award_row(dy, dx, *winners - offset[3], count, k->add, k->stream, T);
-        } else if (step[0] == 1 && step[1] == 1 && step[2] == 1 && step[3] == 0) {
-            award_columns(dy, dx, winners, offset[3], count, k->add, T);
-        } else {
-            for (int64_t i = 0; i < count; i++)
-                award_one(at(dy, i * step[1], T), at_out(dx, i * step[0], T), winners + i * step[2],
-                          offset[3] + i * step[3], 0, 1, k->add, T);
-        }
-    }
-}
-
 /* ---- entry points and table ---- */
 
 RG_KERNEL(reduce_rows, rg_reduce_args)
 RG_KERNEL(reduce_columns, rg_reduce_args)
 RG_KERNEL(reduce_finish, rg_reduce_finish_args)
-RG_KERNEL(reduce_spread, rg_reduce_gradient_args)
-RG_KERNEL(reduce_award, rg_reduce_gradient_args)
 
 RG_CPU_TABLE(reduce, RG_REDUCE_KERNELS) = {
-    [RG_REDUCE_ROWS] = RG_ROW(reduce_rows),     [RG_REDUCE_COLUMNS] = RG_ROW(reduce_columns),
-    [RG_REDUCE_FINISH] = RG_ROW(reduce_finish), [RG_REDUCE_SPREAD] = RG_ROW(reduce_spread),
-    [RG_REDUCE_AWARD] = RG_ROW(reduce_award),
+    [RG_REDUCE_ROWS] = RG_ROW(reduce_rows),
+    [RG_REDUCE_COLUMNS] = RG_ROW(reduce_columns),
+    [RG_REDUCE_FINISH] = RG_ROW(reduce_finish),
 };
