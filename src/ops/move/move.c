@@ -41,12 +41,60 @@ rg_move rg_move_make(const rg_tensor_desc *from, const rg_tensor_desc *to)
     return (rg_move){ .from = path_of(from), .to = path_of(to) };
 }
 
+/* The dimension whose stride in tensor t is 1, or -1. */
+static int32_t unit_dim(const rg_walk *walk, int t)
+{
+    int32_t d = walk->rank - 1;
+    while (d >= 0 && walk->strides[t][d] != 1)
+        d--;
+    return d;
+}
+
+static void drop_dim(rg_walk *walk, int32_t d)
+{
+    walk->count /= walk->dims[d];
+    walk->rank--;
+    for (; d < walk->rank; d++) {
+        walk->dims[d] = walk->dims[d + 1];
+        for (int t = 0; t < 2; t++)
+            walk->strides[t][d] = walk->strides[t][d + 1];
+    }
+}
+
+/* Tiles where neighbours of the tensors lie along different dimensions, which are not tiny. */
+static rg_move_tiles tiles_of(const rg_tensor_desc *from, const rg_tensor_desc *to)
+{
+    enum { MIN_SIDE = 3, SIDE = 64, TILE_ELEMENTS = SIDE * SIDE };
+    const rg_tensor_desc *const descs[] = { from, to };
+    const rg_walk walk = rg_walk_make(descs, 2, 0, to->rank);
+    const int32_t row = unit_dim(&walk, 0), column = unit_dim(&walk, 1);
+    rg_move_tiles tiles = { .outer = walk };
+    if (walk.count == 0 || row < 0 || column < 0 || row == column || walk.dims[row] < MIN_SIDE ||
+        walk.dims[column] < MIN_SIDE)
+        return tiles;
+    tiles.rows = walk.dims[row];
+    tiles.columns = walk.dims[column];
+    tiles.to_step = walk.strides[1][row];
+    tiles.from_step = walk.strides[0][column];
+    tiles.tile_rows = SIDE;
+    tiles.tile_columns = SIDE;
+    if (tiles.rows < SIDE)
+        tiles.tile_columns = TILE_ELEMENTS / tiles.rows / SIDE * SIDE;
+    else if (tiles.columns < SIDE)
+        tiles.tile_rows = TILE_ELEMENTS / tiles.columns / SIDE * SIDE;
+    drop_dim(&tiles.outer, row > column ? row : column);
+    drop_dim(&tiles.outer, row > column ? column : row);
+    return tiles;
+}
+
 rg_move rg_move_make_same(const rg_tensor_desc *from, const rg_tensor_desc *to)
 {
     int32_t order[RG_MAX_RANK];
     order_of(to, order);
     const rg_tensor_desc ordered_from = permuted(from, order), ordered_to = permuted(to, order);
-    return rg_move_make(&ordered_from, &ordered_to);
+    rg_move move = rg_move_make(&ordered_from, &ordered_to);
+    move.tiles = tiles_of(&ordered_from, &ordered_to);
+    return move;
 }
 
 /* Appends an innermost dimension, merged with the previous one if both tensors are contiguous there

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Copies between strided tensors: what slice, concat and reshape come down to. Part of kernel
- * args, so valid C and valid CUDA. */
+/* Copies between strided tensors: what slice, concat, reshape and transpose come down to. Part of
+ * kernel args, so valid C and valid CUDA. */
 #ifndef RG_OPS_MOVE_MOVE_H
 #define RG_OPS_MOVE_MOVE_H
 
@@ -10,11 +10,21 @@
 /* Elements of a unit: small enough to share evenly, large enough to take. */
 enum { RG_MOVE_PIECE = 16384 };
 
+/* Matrices that a move transposes: rows are neighbours in `from`, columns in `to`. A CPU copies
+ * them tile by tile. */
+typedef struct rg_move_tiles {
+    rg_walk outer;              /* over matrices: tensors from, to */
+    int64_t rows, columns;      /* of a matrix; 0 if there is none */
+    int64_t from_step, to_step; /* from one column to the next, from one row to the next */
+    int64_t tile_rows, tile_columns;
+} rg_move_tiles;
+
 /* Element i of `from` becomes, or is added to, element i of `to`. The walks are of tensor 0, of
  * one count, and of a rank of at least 1; their dims may differ. */
 typedef struct rg_move {
     rg_walk from, to;
     int64_t from_offset, to_offset; /* elements in front of the first one */
+    rg_move_tiles tiles;
     bool add;
     bool stream; /* `to` uses streaming stores */
 } rg_move;

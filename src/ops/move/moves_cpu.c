@@ -2,8 +2,9 @@
 /* Copyright The retrograde authors */
 /* Moves and scatters on the CPU: copies of strided tensors, segment by segment; one copy for each
  * instruction set and real. */
-#include "ops/move/segments_cpu.h"
 #include "ops/move/moves_cpu.h"
+#include "ops/move/segments_cpu.h"
+#include "ops/move/tiles_cpu.h"
 
 /* ---- moves ---- */
 
@@ -46,21 +47,75 @@ RG_INLINE void cursor_advance(cursor *c, const rg_walk *walk, int64_t count)
     }
 }
 
+/* How many rows of `length` elements follow at even distances, at least 1; *step is the distance.
+ */
+RG_INLINE int64_t rows_ahead(const cursor *c, const rg_walk *walk, int64_t length, int64_t *step)
+{
+    const int32_t last = walk->rank - 1;
+    *step = length;
+    if (c->left > length)
+        return c->left / length;
+    if (last == 0 || walk->dims[last] != length)
+        return 1;
+    *step = walk->strides[0][last - 1];
+    return walk->dims[last - 1] - c->index[last - 1];
+}
+
+/* Goes on by some of these rows. */
+RG_INLINE void cursor_skip(cursor *c, const rg_walk *walk, int64_t length, int64_t rows)
+{
+    if (c->left >= rows * length) {
+        cursor_advance(c, walk, rows * length);
+        return;
+    }
+    c->index[walk->rank - 2] += rows - 1;
+    c->offset += (rows - 1) * walk->strides[0][walk->rank - 2];
+    cursor_advance(c, walk, length);
+}
+
+/* Moves short contiguous segments that follow at even distances; returns their rows, or 0. */
+RG_INLINE int64_t move_rows(const rg_move_args *k, const cursor *from, const cursor *to,
+                            int64_t length, int64_t left, const rg_dtype T)
+{
+    enum { MAX_ROW_BYTES = 4096 };
+    const int64_t element = vbytes(T) / VLEN;
+    int64_t from_step, to_step;
+    if (k->move.add || length * element > MAX_ROW_BYTES || left < 2 * length)
+        return 0;
+    const int64_t rows =
+        least(left / length, least(rows_ahead(from, &k->move.from, length, &from_step),
+                                   rows_ahead(to, &k->move.to, length, &to_step)));
+    if (rows < 2)
+        return 0;
+    move_rows_of_bytes(at_out(k->to, to->offset, T), to_step * element,
+                       at(k->from, from->offset, T), from_step * element, rows, length * element,
+                       k->move.stream);
+    return rows;
+}
+
 RG_INLINE void move_units_of(const rg_move_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_move *m = &k->move;
     const int64_t from_step = m->from.strides[0][m->from.rank - 1];
     const int64_t to_step = m->to.strides[0][m->to.rank - 1];
+    const int64_t units = (m->to.count + RG_MOVE_PIECE - 1) / RG_MOVE_PIECE;
     int64_t left = least(end * RG_MOVE_PIECE, m->to.count) - begin * RG_MOVE_PIECE;
+    if (m->tiles.rows > 0 && !m->add) {
+        move_tiles_of(k, begin, end, units, T);
+        return;
+    }
     cursor from = cursor_at(&m->from, m->from_offset, begin * RG_MOVE_PIECE);
     cursor to = cursor_at(&m->to, m->to_offset, begin * RG_MOVE_PIECE);
     while (left > 0) {
         const int64_t count = least(left, least(from.left, to.left));
-        move_segment(at_out(k->to, to.offset, T), to_step, at(k->from, from.offset, T), from_step,
-                     count, T, m->add, m->stream);
-        cursor_advance(&from, &m->from, count);
-        cursor_advance(&to, &m->to, count);
-        left -= count;
+        const int64_t rows =
+            from_step == 1 && to_step == 1 ? move_rows(k, &from, &to, count, left, T) : 0;
+        if (rows == 0)
+            move_segment(at_out(k->to, to.offset, T), to_step, at(k->from, from.offset, T),
+                         from_step, count, T, m->add, m->stream);
+        cursor_skip(&from, &m->from, count, rows == 0 ? 1 : rows);
+        cursor_skip(&to, &m->to, count, rows == 0 ? 1 : rows);
+        left -= count * (rows == 0 ? 1 : rows);
     }
 }
 

@@ -47,6 +47,52 @@ RG_INLINE void move_bytes(char *to, const char *from, int64_t bytes, const bool 
     move_tail(to + i, zero ? NULL : from + i, bytes - i, zero);
 }
 
+/* Between `part` and twice as many bytes, by two copies that may overlap. */
+#define RG_MOVE_ENDS(to, from, bytes, part)               \
+    do {                                                  \
+        char ends[2][part];                               \
+        memcpy(ends[0], from, part);                      \
+        memcpy(ends[1], (from) + (bytes) - (part), part); \
+        memcpy(to, ends[0], part);                        \
+        memcpy((to) + (bytes) - (part), ends[1], part);   \
+    } while (0)
+
+/* A row of `bytes`, at least a vector: the last vector overlaps the one before. */
+RG_INLINE void move_row(char *to, const char *from, int64_t bytes)
+{
+    enum { VECTOR_BYTES = RG_VECTOR_BYTES };
+    const vreal last = load_bytes(from + bytes - VECTOR_BYTES);
+    for (int64_t i = 0; i + VECTOR_BYTES < bytes; i += VECTOR_BYTES) {
+        const vreal value = load_bytes(from + i);
+        memcpy(to + i, &value, sizeof value);
+    }
+    memcpy(to + bytes - VECTOR_BYTES, &last, sizeof last);
+}
+
+/* `rows` contiguous rows of `bytes` each, some bytes apart. Which copy suits them is found out once
+ * for all. */
+RG_INLINE void move_rows_of_bytes(char *to, int64_t to_step, const char *from, int64_t from_step,
+                                  int64_t rows, int64_t bytes, bool stream)
+{
+    enum { VECTOR_BYTES = RG_VECTOR_BYTES, LINE_BYTES = 64 };
+    const bool lines =
+        (uintptr_t)to % LINE_BYTES == 0 && to_step % LINE_BYTES == 0 && bytes % LINE_BYTES == 0;
+    int64_t row = 0;
+    for (; stream && lines && row < rows; row++, to += to_step, from += from_step)
+        for (int64_t i = 0; i < bytes; i += VECTOR_BYTES)
+            vstream(to + i, 0, RG_REAL, load_bytes(from + i));
+    for (; bytes >= VECTOR_BYTES && row < rows; row++, to += to_step, from += from_step)
+        move_row(to, from, bytes);
+    for (; bytes >= 32 && row < rows; row++, to += to_step, from += from_step)
+        RG_MOVE_ENDS(to, from, bytes, 32);
+    for (; bytes >= 16 && row < rows; row++, to += to_step, from += from_step)
+        RG_MOVE_ENDS(to, from, bytes, 16);
+    for (; bytes >= 8 && row < rows; row++, to += to_step, from += from_step)
+        RG_MOVE_ENDS(to, from, bytes, 8);
+    for (; row < rows; row++, to += to_step, from += from_step)
+        move_tail(to, from, bytes, false);
+}
+
 /* ---- segments of elements ---- */
 
 RG_FORMULA vreal keep(const void *k, vreal a, vreal unused)
