@@ -50,7 +50,11 @@ target_sources(rg_train_objects PRIVATE
     src/onnx/import_constant.c src/onnx/import_flow.c src/onnx/import_table.c
     src/onnx/import_elements.c src/onnx/import_products.c src/onnx/import_shapes.c
     src/onnx/import_images.c src/onnx/onnx_strip.c src/onnx/protobuf_write.c
-    src/onnx/import_parts.c src/onnx/import_upsample.c src/onnx/fold.c src/onnx/fold_shape.c)
+    src/onnx/import_parts.c src/onnx/import_upsample.c src/onnx/fold.c src/onnx/fold_shape.c
+    src/onnx/onnx_write.c src/onnx/onnx_rewrite.c src/onnx/onnx_save.c
+    src/onnx/export.c src/onnx/export_emit.c src/onnx/export_value.c src/onnx/export_windows.c
+    src/onnx/export_products.c src/onnx/export_elements.c src/onnx/export_norms.c
+    src/onnx/export_shapes.c)
 rg_target(rg_train_objects)
 target_compile_options(rg_train_objects PRIVATE ${RG_LOOPS})
 target_include_directories(rg_train_objects SYSTEM PRIVATE ${ZLIB_INCLUDE_DIRS} ${PNG_INCLUDE_DIRS}

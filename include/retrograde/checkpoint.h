@@ -18,6 +18,7 @@
 #ifndef RETROGRADE_CHECKPOINT_H
 #define RETROGRADE_CHECKPOINT_H
 
+#include <retrograde/onnx.h>
 #include <retrograde/trainer.h>
 
 #ifdef __cplusplus
@@ -74,6 +75,16 @@ RG_API rg_status rg_checkpoint_graph(const rg_checkpoint *checkpoint, rg_graph *
  *  NULL. */
 RG_API rg_status rg_checkpoint_plan(const rg_checkpoint *checkpoint, rg_device *device,
                                     rg_plan **plan);
+
+/** Writes its network as an ONNX model that any runtime takes: input "images" (batch, channels,
+ *  height, width), output "logits". The images are those that rg_trainer_predict() takes: pixels of
+ *  u8 count as 0 to 1, and mean and deviation of the training set are part of the file. `device`
+ *  holds the weights meanwhile. Of `desc`, which may be NULL, inputs, mean, deviation, channels and
+ *  flat_results are not used. With `probabilities` there is a second output of that name: softmax
+ *  of classes, or sigmoid of labels. See rg_onnx_write(). */
+RG_API rg_status rg_checkpoint_write_onnx(const rg_checkpoint *checkpoint, rg_device *device,
+                                          const rg_onnx_write_desc *desc, bool probabilities,
+                                          const char *path);
 
 #ifdef __cplusplus
 }

@@ -130,6 +130,64 @@ RG_API rg_status rg_onnx_network_view(const rg_onnx_network *network, const char
 RG_API rg_status rg_onnx_network_file_view(const rg_onnx_network *network, const char *name,
                                            rg_tensor *tensor, rg_tensor **view);
 
+/* ---- writing ---- */
+
+/** The operator sets that can be written. */
+#define RG_ONNX_OLDEST_WRITTEN 13
+#define RG_ONNX_NEWEST_WRITTEN 24
+
+/** An input of a graph that is written. */
+typedef struct rg_onnx_write_input {
+    const char *name;    /**< of the source */
+    rg_tensor_desc desc; /**< dimensions as the graph has them; the first may be -1: the batch */
+} rg_onnx_write_input;
+
+/** How a network is written. Start from rg_onnx_write_desc_default(). */
+typedef struct rg_onnx_write_desc {
+    uint32_t size; /**< of this struct; set by rg_onnx_write_desc_default() */
+    int32_t opset; /**< RG_ONNX_OLDEST_WRITTEN to RG_ONNX_NEWEST_WRITTEN; 0 (default): 17, or for an
+                        imported network that of its file */
+    bool has_dtype; /**< whether `dtype` is given (default false: as the network has it) */
+    rg_dtype dtype; /**< of all floating-point values: f32, f64, f16 or bf16 */
+    /** Whether a batch normalization with given statistics becomes part of the convolution or
+     *  product before it, if nothing else reads that (default false). */
+    bool fold_batch_norm;
+    /** Whether results of the graph that the file of an imported network does not have, such as
+     *  gradients, are written, too (default false). */
+    bool gradients;
+    /** Whether a result that is an image of one pixel, (n, 1, 1, c), is (n, c) in the file (default
+     *  false: (n, c, 1, 1)). */
+    bool flat_results;
+    /** Shapes of all sources that results need; an imported network knows its own (default NULL).
+     */
+    const rg_onnx_write_input *inputs;
+    int32_t input_count;
+    /** With `channels` above 0 the first input becomes (x - mean) / deviation before anything
+     *  reads it, channel by channel (default 0). */
+    const double *mean, *deviation;
+    int32_t channels;
+    const char *name; /**< of the graph in the file (default NULL: "retrograde") */
+} rg_onnx_write_desc;
+RG_API rg_onnx_write_desc rg_onnx_write_desc_default(void);
+
+/** Writes a graph with the parameters of a plan of it, or of a copy of it, as an ONNX model.
+ *  Sources, results and parameters keep their names. Images, which graphs have as (n, h, w, c), are
+ *  (n, c, h, w) in the file throughout, and weights of convolutions (out, in, h, w); inputs and
+ *  outputs of rank 4 count as images. Everything that the results of the graph need is written.
+ *
+ *  RG_UNSUPPORTED, with the names of all nodes concerned, for what has no counterpart; RG_IO if the
+ *  file cannot be written. It is written whole or not at all. */
+RG_API rg_status rg_onnx_write(const rg_graph *graph, rg_plan *plan, const rg_onnx_write_desc *desc,
+                               const char *path);
+
+/** Writes an imported model with the parameters of a plan of its graph, or of a copy of it. All
+ *  else stays as it was read, byte by byte: nodes, names, shapes, initializers that have not
+ *  changed. External data moves into the file. Where the plan is NULL the parameters are those of
+ *  the file. With a `desc` that asks for another operator set, dtype, folding or normalization the
+ *  model is written from its graph instead, as by rg_onnx_write(); NULL asks for nothing. */
+RG_API rg_status rg_onnx_network_write(const rg_onnx_network *network, rg_plan *plan,
+                                       const rg_onnx_write_desc *desc, const char *path);
+
 #ifdef __cplusplus
 }
 #endif

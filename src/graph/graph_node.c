@@ -349,7 +349,7 @@ uint32_t rg_node_reads(const rg_node *node)
     return rg_op_reads(node->op, node->desc, node->forward != NULL);
 }
 
-void rg_node_each_read(const rg_node *node, rg_value_visit *visit, void *context)
+RG_PRIVATE_API void rg_node_each_read(const rg_node *node, rg_value_visit *visit, void *context)
 {
     const uint32_t reads = node->gradient ? rg_node_reads(node) : 0;
     for (int32_t i = 0; i < node->inputs; i++) {

@@ -75,7 +75,7 @@ RG_PRIVATE_API rg_status rg_names_add(rg_names *names, const char *name, void *t
     return RG_OK;
 }
 
-void rg_names_remove(rg_names *names, const char *name)
+RG_PRIVATE_API void rg_names_remove(rg_names *names, const char *name)
 {
     struct rg_names_entry *entry = look_up(names, name);
     if (entry != NULL)

@@ -270,6 +270,18 @@ static rg_status check_options(const rg_onnx_options *options)
     return RG_OK;
 }
 
+static rg_status keep_options(rg_import *m)
+{
+    rg_tensor_desc *inputs = NULL;
+    m->network->options = m->options;
+    if (m->options.inputs == NULL)
+        return RG_OK;
+    RG_TRY(rg_arena_take(&m->network->arena, m->model->input_count, sizeof *inputs, &inputs));
+    memcpy(inputs, m->options.inputs, m->model->input_count * sizeof *inputs);
+    m->network->options.inputs = inputs;
+    return RG_OK;
+}
+
 rg_status rg_onnx_import(const rg_onnx *model, const rg_onnx_options *options,
                          const struct rg_onnx_images *images, rg_onnx_network **network)
 {
@@ -282,6 +294,8 @@ rg_status rg_onnx_import(const rg_onnx *model, const rg_onnx_options *options,
     m.network->model = model;
     rg_status status = rg_graph_create(&m.network->graph);
     m.graph = m.network->graph;
+    if (status == RG_OK)
+        status = keep_options(&m);
     if (status == RG_OK)
         status = import_all(&m);
     rg_names_clear(&m.names);

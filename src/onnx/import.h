@@ -69,6 +69,7 @@ typedef struct rg_onnx_entry {
 
 struct rg_onnx_network {
     const rg_onnx *model;
+    rg_onnx_options options; /* `inputs` is in the arena */
     rg_graph *graph;
     rg_arena arena;
     rg_onnx_entry *entries;

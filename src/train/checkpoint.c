@@ -6,6 +6,7 @@
 #include "core/memory.h"
 
 #include <retrograde/checkpoint.h>
+#include <retrograde/nodes.h>
 
 #include <stdlib.h>
 
@@ -144,5 +145,57 @@ rg_status rg_checkpoint_plan(const rg_checkpoint *checkpoint, rg_device *device,
         *plan = made;
     else
         rg_plan_destroy(made);
+    return status;
+}
+
+/* ---- ONNX ---- */
+
+/* What rg_trainer_predict() gives. */
+static rg_status add_probabilities(const rg_checkpoint *checkpoint, rg_graph *graph)
+{
+    const rg_target_kind target = checkpoint->state.network.target;
+    rg_value *logits = rg_graph_result_at(graph, 0, NULL);
+    RG_CHECK(target != RG_TARGET_VALUES, RG_INVALID_ARGUMENT,
+             "%s: a network that predicts values has no probabilities", checkpoint->path);
+    rg_neuron_desc neuron = rg_neuron_desc_default();
+    neuron.kind = RG_NEURON_SIGMOID;
+    const rg_softmax_desc softmax = rg_softmax_desc_default();
+    rg_node *node = target == RG_TARGET_LABELS
+                        ? rg_graph_neuron(graph, &neuron, (rg_value *[]){ logits })
+                        : rg_graph_softmax(graph, &softmax, (rg_value *[]){ logits });
+    RG_TRY(rg_graph_status(graph));
+    return rg_graph_result(graph, rg_node_output(node, 0), "probabilities");
+}
+
+rg_status rg_checkpoint_write_onnx(const rg_checkpoint *checkpoint, rg_device *device,
+                                   const rg_onnx_write_desc *desc, bool probabilities,
+                                   const char *path)
+{
+    rg_onnx_write_desc options = desc != NULL ? *desc : rg_onnx_write_desc_default();
+    rg_graph *graph = NULL;
+    rg_plan *plan = NULL;
+    RG_CHECK_NOT_NULL(checkpoint);
+    RG_CHECK_NOT_NULL(device);
+    RG_CHECK_NOT_NULL(path);
+    const rg_network_desc *network = &checkpoint->state.network;
+    const int64_t dims[] = { 1, network->height, network->width, network->channels };
+    rg_onnx_write_input images = { "images", rg_tensor_desc_dense(network->dtype, 4, dims) };
+    images.desc.dims[0] = -1;
+    options.inputs = &images;
+    options.input_count = 1;
+    options.mean = checkpoint->state.mean;
+    options.deviation = checkpoint->state.deviation;
+    options.channels = (int32_t)network->channels;
+    options.flat_results = true;
+    if (options.name == NULL)
+        options.name = checkpoint->state.model_name;
+    RG_TRY(rg_checkpoint_plan(checkpoint, device, &plan));
+    rg_status status = rg_checkpoint_graph(checkpoint, &graph);
+    if (status == RG_OK && probabilities)
+        status = add_probabilities(checkpoint, graph);
+    if (status == RG_OK)
+        status = rg_onnx_write(graph, plan, &options, path);
+    rg_graph_destroy(graph);
+    rg_plan_destroy(plan);
     return status;
 }

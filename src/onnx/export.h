@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* From a graph to an ONNX model. Every value of the graph has a name in the file and an order of
+ * dimensions: images are (n, c, h, w) there. Shapes are found for two sizes of the batch, as in an
+ * import. */
+#ifndef RG_ONNX_EXPORT_H
+#define RG_ONNX_EXPORT_H
+
+#include "onnx/onnx_write.h"
+
+/* A value as the file has it. Dimension d of the graph is dimension order[d] of the file. Its shape
+ * may lack dimensions of 1 that the value of the graph has: one pixel (n, 1, 1, c) is (n, c). */
+typedef struct rg_form {
+    const char *name;
+    rg_tensor_desc shape[RG_PROBES]; /* in the order of the graph */
+    int32_t order[RG_MAX_RANK];
+} rg_form;
+
+/* What is known of a value of the graph. */
+typedef struct rg_exported {
+    bool known; /* its shape is */
+    bool has_form;
+    bool needed;     /* by a result */
+    int32_t readers; /* nodes that are written, and results */
+    rg_tensor_desc shape[RG_PROBES];
+    rg_form form;
+} rg_exported;
+
+/* Where the elements of parameters come from: a plan, or the file of an imported network. */
+typedef struct rg_export_source {
+    rg_plan *plan;
+    const rg_onnx_network *network;
+} rg_export_source;
+
+/* A node of the file. Names may change until all nodes are there. */
+enum { RG_EMITTED_INPUTS = 16, RG_EMITTED_OUTPUTS = 4 };
+typedef struct rg_emitted {
+    struct rg_emitted *next;
+    const char *type;
+    bool runtime; /* of com.microsoft */
+    const char *inputs[RG_EMITTED_INPUTS], *outputs[RG_EMITTED_OUTPUTS];
+    int32_t input_count, output_count;
+    size_t begin, end; /* its attributes, in `attributes` of the export */
+} rg_emitted;
+
+typedef struct rg_export {
+    const rg_graph *graph;
+    rg_onnx_write_desc desc;
+    rg_dtype dtype; /* of floating-point values in the file */
+    rg_export_source source;
+    rg_arena arena;
+    rg_exported *values; /* by id */
+    bool *live;          /* nodes, by id */
+    rg_names names;      /* of the file, all of them */
+    rg_names renamed;    /* by what they were called first */
+    rg_emitted *first, *last;
+    rg_writer attributes, tensors, inputs, outputs;
+    const rg_node *node; /* being written */
+    char *uncovered;
+    size_t uncovered_length, uncovered_capacity;
+} rg_export;
+
+typedef rg_status rg_exporter(rg_export *e, const rg_node *node);
+
+/* ---- nodes of the file: a type, then inputs, attributes and outputs (export_emit.c) ---- */
+
+rg_status rg_emit(rg_export *e, const char *type);
+rg_status rg_emit_runtime(rg_export *e, const char *type); /* of com.microsoft */
+void rg_emit_input(rg_export *e, const char *name);        /* "": absent */
+void rg_emit_int(rg_export *e, const char *name, int64_t value);
+void rg_emit_ints(rg_export *e, const char *name, const int64_t values[], int32_t count);
+void rg_emit_float(rg_export *e, const char *name, double value);
+void rg_emit_text(rg_export *e, const char *name, const char *value);
+void rg_emit_output(rg_export *e, const char *name);
+/* Writes the whole model. */
+rg_status rg_emit_model(rg_export *e, rg_writer *writer);
+
+/* ---- forms (export_value.c) ---- */
+
+/* A name that nothing in the file has: `wanted`, or with a number behind it. */
+rg_status rg_export_name(rg_export *e, const char *wanted, const char *suffix, const char **name);
+/* The value as it is; a parameter that nothing has read yet gets its dimensions as the graph has
+ * them. */
+rg_status rg_export_any(rg_export *e, const rg_value *value, rg_form *form);
+/* The same, perhaps without dimensions of 1. */
+rg_status rg_export_raw(rg_export *e, const rg_value *value, rg_form *form);
+/* In this order; a parameter that nothing has read yet is stored in it. */
+rg_status rg_export_ordered(rg_export *e, const rg_value *value, const int32_t order[],
+                            rg_form *form);
+rg_status rg_export_plain(rg_export *e, const rg_value *value, rg_form *form);
+rg_status rg_export_image(rg_export *e, const rg_value *value, rg_form *form); /* (n, c, …) */
+rg_status rg_form_reorder(rg_export *e, rg_form *form, const int32_t order[]);
+/* Other dimensions in the order of the graph, which the file has in `order`. */
+bool rg_form_keeps_order(const rg_form *form, const rg_tensor_desc shape[RG_PROBES],
+                         const int32_t order[]); /* without a Transpose */
+rg_status rg_form_reshape(rg_export *e, rg_form *form, const rg_tensor_desc shape[RG_PROBES],
+                          const int32_t order[]);
+void rg_form_file_dims(const rg_form *form, int64_t dims[]); /* RG_ONNX_ANY_DIM: the batch */
+bool rg_order_same(const int32_t a[], const int32_t b[], int32_t rank);
+extern const int32_t rg_plain_order[RG_MAX_RANK];
+
+/* A new value of the file behind `x`: one input, one output, `type` without attributes. */
+rg_status rg_form_unary(rg_export *e, const char *type, rg_form *form);
+/* With a second input. */
+rg_status rg_form_binary(rg_export *e, const char *type, rg_form *form, const char *other);
+/* The last node makes a new value, which `form` becomes: its output gets a name. */
+rg_status rg_form_made(rg_export *e, rg_form *form);
+
+/* Output `index` of the node is this form. */
+rg_status rg_export_define(rg_export *e, const rg_node *node, int32_t index, const rg_form *form);
+/* Shapes of the outputs of a node whose inputs are known. */
+rg_status rg_export_shapes(rg_export *e, const rg_node *node);
+
+/* Constants of the file: integers; one number, or `count` equal ones, of the dtype of values. */
+rg_status rg_export_ints(rg_export *e, const int64_t values[], int32_t count, const char *suffix,
+                         const char **name);
+rg_status rg_export_number(rg_export *e, rg_dtype dtype, double number, const char **name);
+rg_status rg_export_numbers(rg_export *e, rg_dtype dtype, const double numbers[], int64_t count,
+                            int32_t rank, const int64_t dims[], const char *suffix,
+                            const char **name);
+/* The type that values of a dtype have in the file. */
+int32_t rg_export_type(const rg_export *e, rg_dtype dtype);
+/* Elements of a parameter as doubles, in the order of the graph; `count` of them. */
+rg_status rg_export_doubles(rg_export *e, const rg_value *parameter, double **elements,
+                            int64_t *count);
+/* A parameter with other elements and dimensions, under its name if nothing else reads it. */
+rg_status rg_export_changed(rg_export *e, const rg_value *parameter, const double elements[],
+                            const rg_tensor_desc *desc, const int32_t order[], const char **name);
+
+/* ---- by op ---- */
+
+rg_exporter *rg_exporter_find(const char *op, bool gradient);
+rg_exporter rg_export_conv, rg_export_conv_transpose, rg_export_pool, rg_export_upsample,
+    rg_export_pad, rg_export_dense, rg_export_matmul, rg_export_batch_norm, rg_export_group_norm,
+    rg_export_lrn, rg_export_neuron, rg_export_arithmetic, rg_export_softmax, rg_export_dropout,
+    rg_export_reshape, rg_export_concat, rg_export_slice, rg_export_reduce, rg_export_transpose,
+    rg_export_loss, rg_export_gram;
+/* An activation behind `form`; prelu takes its slopes from `slope`. */
+rg_status rg_form_neuron(rg_export *e, const rg_neuron_desc *desc, const rg_value *slope,
+                         rg_form *form);
+
+/* Held between two bounds; infinite ones are none. */
+rg_status rg_form_clip(rg_export *e, rg_form *form, double low, double high);
+
+/* A convolution or product with weights, and a batch normalization that is folded into it. */
+typedef struct rg_weighted {
+    const rg_node *node, *norm; /* NULL: nothing is folded */
+    const char *weights, *bias; /* names; NULL: no bias */
+    const rg_neuron_desc *neuron;
+} rg_weighted;
+/* Bias and weights, the channels of the result being dimension `channel` of w, whose dimensions the
+ * file has in `order`. */
+rg_status rg_export_weights(rg_export *e, const rg_node *node, bool bias, int32_t channel,
+                            const int32_t order[], rg_weighted *weighted);
+/* Neurons behind it; the result is that of the node, and of the normalization. */
+rg_status rg_export_weighted(rg_export *e, const rg_weighted *weighted, rg_form *form);
+
+/* The graph as a model. */
+enum { RG_ONNX_DEFAULT_WRITTEN = 17 };
+rg_status rg_graph_export(const rg_graph *graph, rg_export_source source,
+                          const rg_onnx_write_desc *desc, rg_writer *writer);
+
+#endif

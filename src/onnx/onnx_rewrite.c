@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* An imported model, written again: everything as the file has it, byte by byte, except for the
+ * initializers and constants that a plan has changed, and external data, which moves into the file.
+ */
+#include "onnx/onnx_write.h"
+
+#include "core/dtype.h"
+#include "core/shape.h"
+
+#include <string.h>
+
+static const rg_allocator *const allocator = &rg_default_allocator;
+
+typedef struct rewrite {
+    const rg_onnx_network *network;
+    rg_plan *plan;
+    rg_writer *writer;
+    rg_names entries; /* parameters by their names */
+    bool reshaped;    /* a parameter has other dimensions than in the file */
+} rewrite;
+
+/* Whether a parameter has other dimensions than its tensor in the file, as a new last layer has. */
+static bool is_reshaped(const rg_onnx_entry *entry)
+{
+    const rg_proto_tensor *tensor = entry->tensor;
+    return entry->info.desc.rank != tensor->rank ||
+           memcmp(entry->info.desc.dims, tensor->dims,
+                  sizeof tensor->dims[0] * (size_t)tensor->rank) != 0;
+}
+
+static rg_status index_entries(rewrite *r)
+{
+    for (size_t i = 0; i < r->network->entry_count; i++) {
+        rg_onnx_entry *entry = &r->network->entries[i];
+        rg_tensor *tensor;
+        if (entry->info.role != RG_ONNX_PARAMETER || entry->tensor == NULL)
+            continue;
+        if (rg_plan_parameter(r->plan, entry->info.name, &tensor) != RG_OK)
+            continue; /* the plan does not need it, and has not changed it */
+        RG_TRY(rg_names_add(&r->entries, entry->info.name, entry));
+        r->reshaped |= is_reshaped(entry);
+    }
+    return RG_OK;
+}
+
+/* Writes the tensor with new elements as field `number`, unless they are those of the file. */
+static rg_status write_changed(rewrite *r, uint32_t number, const rg_onnx_entry *entry,
+                               bool *changed)
+{
+    const rg_proto_tensor *tensor = entry->tensor;
+    rg_dtype dtype;
+    void *now, *before = NULL;
+    size_t now_bytes, before_bytes = 0;
+    *changed = false;
+    RG_CHECK(rg_onnx_type_dtype(tensor->type, &dtype), RG_UNSUPPORTED,
+             "'%.80s' has elements of type %s", tensor->name, rg_onnx_type_name(tensor->type));
+    RG_TRY(rg_plan_elements(r->plan, entry->info.name, entry->info.order, dtype, &now, &now_bytes));
+    rg_status status = RG_OK;
+    *changed = is_reshaped(entry);
+    if (!*changed) {
+        status = rg_proto_elements(r->network->model, tensor, &before, &before_bytes);
+        *changed = status == RG_OK && now_bytes > 0 && memcmp(now, before, now_bytes) != 0;
+    }
+    if (status == RG_OK && *changed)
+        rg_proto_write_tensor(r->writer, number, tensor->name, tensor->type, entry->info.desc.rank,
+                              entry->info.desc.dims, now, now_bytes);
+    rg_release(allocator, now, now_bytes);
+    rg_release(allocator, before, before_bytes);
+    return status;
+}
+
+static rg_status write_inside(rewrite *r, const rg_proto_tensor *tensor)
+{
+    void *data;
+    size_t bytes;
+    RG_TRY(rg_proto_elements(r->network->model, tensor, &data, &bytes));
+    rg_proto_write_tensor(r->writer, 5, tensor->name, tensor->type, tensor->rank, tensor->dims,
+                          data, bytes);
+    rg_release(allocator, data, bytes);
+    return RG_OK;
+}
+
+static rg_status write_initializer(rewrite *r, const rg_proto_tensor *tensor, rg_message message)
+{
+    const rg_onnx_entry *entry = rg_names_find(&r->entries, tensor->name);
+    bool changed = false;
+    if (entry != NULL && entry->tensor == tensor)
+        RG_TRY(write_changed(r, 5, entry, &changed));
+    if (changed)
+        return RG_OK;
+    if (tensor->external)
+        return write_inside(r, tensor);
+    rg_write_bytes(r->writer, 5, message.at, rg_message_size(&message));
+    return RG_OK;
+}
+
+/* A Constant node with another value: the attribute `value` (field 5), its tensor (field 5). */
+static rg_status write_constant(rewrite *r, const rg_proto_node *node, const rg_onnx_entry *entry,
+                                bool *changed)
+{
+    const size_t begin = rg_write_begin(r->writer);
+    rg_write_text(r->writer, 2, node->outputs[0]);
+    if (node->name[0] != 0)
+        rg_write_text(r->writer, 3, node->name);
+    rg_write_text(r->writer, 4, node->type);
+    const size_t attribute = rg_write_begin(r->writer);
+    rg_write_text(r->writer, 1, "value");
+    RG_TRY(write_changed(r, 5, entry, changed));
+    if (!*changed) {
+        if (r->writer->failed == RG_OK)
+            r->writer->size = begin;
+        return RG_OK;
+    }
+    rg_write_varint(r->writer, 20, RG_PROTO_TENSOR);
+    rg_write_end(r->writer, 5, attribute);
+    rg_write_end(r->writer, 1, begin);
+    return RG_OK;
+}
+
+static rg_status write_node(rewrite *r, const rg_proto_node *node)
+{
+    const bool constant = strcmp(node->type, "Constant") == 0 && node->output_count == 1 &&
+                          node->attribute_count == 1 && node->attributes[0].type == RG_PROTO_TENSOR;
+    const rg_onnx_entry *entry = constant ? rg_names_find(&r->entries, node->outputs[0]) : NULL;
+    bool changed = false;
+    if (entry != NULL && entry->tensor == node->attributes[0].tensor)
+        RG_TRY(write_constant(r, node, entry, &changed));
+    if (!changed)
+        rg_write_bytes(r->writer, 1, node->message.at, rg_message_size(&node->message));
+    return RG_OK;
+}
+
+/* An output whose shape has changed. */
+static rg_status write_output(rewrite *r, const rg_proto_port *port)
+{
+    rg_onnx_tensor_info info;
+    RG_TRY(rg_onnx_network_find(r->network, port->name, &info));
+    rg_proto_write_port(r->writer, 12, port->name, port->type, info.desc.rank, info.desc.dims);
+    return RG_OK;
+}
+
+enum { NODE = 1, INITIALIZER = 5, OUTPUT = 12, VALUE_INFO = 13 };
+
+static rg_status write_graph(rewrite *r)
+{
+    const rg_onnx *model = r->network->model;
+    rg_message message = model->graph;
+    rg_message_field field;
+    rg_status failed = RG_OK;
+    size_t nodes = 0, tensors = 0, outputs = 0;
+    const uint8_t *from = message.at;
+    const size_t begin = rg_write_begin(r->writer);
+    while (rg_message_next(&message, &field, &failed)) {
+        if (field.number == NODE)
+            RG_TRY(write_node(r, &model->nodes[nodes++]));
+        else if (field.number == INITIALIZER)
+            RG_TRY(write_initializer(r, &model->initializers[tensors++], field.bytes));
+        else if (field.number == OUTPUT && r->reshaped)
+            RG_TRY(write_output(r, &model->outputs[outputs++]));
+        else if (field.number != VALUE_INFO || !r->reshaped)
+            rg_write_raw(r->writer, from, (size_t)(message.at - from));
+        from = message.at;
+    }
+    rg_write_end(r->writer, 7, begin);
+    return failed;
+}
+
+static rg_status write_model(rewrite *r)
+{
+    const rg_onnx *model = r->network->model;
+    rg_message message = { (const uint8_t *)model->file.data,
+                           (const uint8_t *)model->file.data + model->file.size };
+    rg_message_field field;
+    rg_status failed = RG_OK;
+    const uint8_t *from = message.at;
+    while (rg_message_next(&message, &field, &failed)) {
+        if (field.number == 7)
+            RG_TRY(write_graph(r));
+        else
+            rg_write_raw(r->writer, from, (size_t)(message.at - from));
+        from = message.at;
+    }
+    return failed;
+}
+
+rg_status rg_onnx_rewrite(const rg_onnx_network *network, rg_plan *plan, rg_writer *writer)
+{
+    rewrite r = { .network = network, .plan = plan, .writer = writer };
+    rg_status status = plan != NULL ? index_entries(&r) : RG_OK;
+    if (status == RG_OK)
+        status = write_model(&r);
+    rg_names_clear(&r.entries);
+    return status == RG_OK ? writer->failed : status;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Public functions that write ONNX models: of graphs, and of imported networks. */
+#include "onnx/export.h"
+
+#include "core/dtype.h"
+
+#include <math.h>
+#include <string.h>
+
+rg_onnx_write_desc rg_onnx_write_desc_default(void)
+{
+    return (rg_onnx_write_desc){ .size = sizeof(rg_onnx_write_desc) };
+}
+
+static rg_status check_desc(const char *who, const rg_onnx_write_desc *desc)
+{
+    RG_CHECK(desc->size == sizeof *desc, RG_INVALID_ARGUMENT,
+             "%s: size is %u; start from rg_onnx_write_desc_default()", who, desc->size);
+    RG_CHECK(desc->opset == 0 ||
+                 (desc->opset >= RG_ONNX_OLDEST_WRITTEN && desc->opset <= RG_ONNX_NEWEST_WRITTEN),
+             RG_INVALID_ARGUMENT, "%s: operator set %d cannot be written; %d to %d can", who,
+             desc->opset, RG_ONNX_OLDEST_WRITTEN, RG_ONNX_NEWEST_WRITTEN);
+    RG_CHECK(!desc->has_dtype || rg_dtype_is_data(desc->dtype), RG_INVALID_ARGUMENT,
+             "%s: the dtype must be f32, f64, f16 or bf16", who);
+    RG_CHECK(desc->input_count == 0 || desc->inputs != NULL, RG_INVALID_ARGUMENT,
+             "%s: inputs is NULL", who);
+    RG_CHECK(desc->channels == 0 || (desc->mean != NULL && desc->deviation != NULL),
+             RG_INVALID_ARGUMENT, "%s: the mean or the deviation is NULL", who);
+    for (int32_t i = 0; i < desc->channels; i++)
+        RG_CHECK(isfinite(desc->mean[i]) && isfinite(desc->deviation[i]) && desc->deviation[i] > 0,
+                 RG_INVALID_ARGUMENT, "%s: channel %d has mean %g and deviation %g", who, i,
+                 desc->mean[i], desc->deviation[i]);
+    return RG_OK;
+}
+
+rg_status rg_onnx_write(const rg_graph *graph, rg_plan *plan, const rg_onnx_write_desc *desc,
+                        const char *path)
+{
+    rg_writer writer = { 0 };
+    RG_CHECK_NOT_NULL(graph);
+    RG_CHECK_NOT_NULL(plan);
+    RG_CHECK_NOT_NULL(desc);
+    RG_CHECK_NOT_NULL(path);
+    RG_TRY(check_desc(__func__, desc));
+    const rg_export_source source = { .plan = plan };
+    return rg_writer_save(&writer, rg_graph_export(graph, source, desc, &writer), path);
+}
+
+/* Whether the model can stay as it was read. */
+static bool stays(const rg_onnx_network *network, const rg_onnx_write_desc *desc)
+{
+    return (desc->opset == 0 || desc->opset == network->model->opset) && !desc->has_dtype &&
+           !desc->fold_batch_norm && !desc->gradients && desc->channels == 0;
+}
+
+/* From the graph as the network is used, which a network for training is imported once more for. */
+static rg_status write_graph(const rg_onnx_network *network, rg_plan *plan,
+                             const rg_onnx_write_desc *desc, rg_writer *writer)
+{
+    rg_onnx_network *used = NULL;
+    if (!network->options.training)
+        return rg_graph_export(network->graph, (rg_export_source){ plan, network }, desc, writer);
+    rg_onnx_options options = network->options;
+    options.training = false;
+    RG_TRY(rg_onnx_network_create(network->model, &options, &used));
+    const rg_status status =
+        rg_graph_export(used->graph, (rg_export_source){ plan, used }, desc, writer);
+    rg_onnx_network_destroy(used);
+    return status;
+}
+
+rg_status rg_onnx_network_write(const rg_onnx_network *network, rg_plan *plan,
+                                const rg_onnx_write_desc *desc, const char *path)
+{
+    rg_writer writer = { 0 };
+    rg_onnx_write_desc checked = desc != NULL ? *desc : rg_onnx_write_desc_default();
+    RG_CHECK_NOT_NULL(network);
+    RG_CHECK_NOT_NULL(path);
+    RG_TRY(check_desc(__func__, &checked));
+    if (stays(network, &checked))
+        return rg_writer_save(&writer, rg_onnx_rewrite(network, plan, &writer), path);
+    if (checked.opset == 0 && network->model->opset >= RG_ONNX_OLDEST_WRITTEN &&
+        network->model->opset <= RG_ONNX_NEWEST_WRITTEN)
+        checked.opset = (int32_t)network->model->opset;
+    return rg_writer_save(&writer, write_graph(network, plan, &checked, &writer), path);
+}

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+"""`retrograde export`: what it writes is read by `retrograde run`, checked by `onnx` and run by `onnxruntime`.
+
+usage: onnx_export_test.py PROGRAM
+
+Without the Python packages the first part alone is tested.
+"""
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+from onnx_made import external, model, network, node, port, tensor
+
+PROGRAM = pathlib.Path(sys.argv[1]).resolve()
+
+# Every op that has a counterpart, with fields that matter, on images of 12 x 12 with 4 channels.
+LAYERS = """
+        pad mode=mirror before=0,1,2,0 after=0,1,0,0
+        conv 8 window=3 stride=2 padding.policy=same groups=2
+first:  batch_norm neuron.kind=tanh
+second: conv 8 window=3 padding.top=1 padding.left=1 padding.bottom=1 padding.right=1
+        batch_norm
+third:  neuron kind=prelu
+        arithmetic from third, first
+        lrn window=3 alpha=0.5 beta=0.75
+        pool kind=max window=3 stride=2 padding.policy=same
+        pool kind=average window=2 stride=1 edge=clamp padding.bottom=1 padding.right=1
+        upsample kind=bilinear grid=half_pixel
+        conv_transpose 6 window=3 stride=2 padding.policy=same
+        group_norm groups=2
+        neuron kind=softsign
+        group_norm groups=0
+        neuron kind=swish
+        group_norm groups=1 axis=-1
+        pool kind=l2 window=2 stride=2
+        neuron kind=elu
+wide:   conv 6 window=1 neuron.kind=relu
+        concat from wide, wide
+        slice start=0,1 length=-1,-1
+        softmax axis=-1
+        neuron kind=linear a=2 b=-1
+        dense 12 neuron.kind=sigmoid
+        dense classes
+"""
+
+# Activations side by side, each of the same convolution.
+NEURONS = """none; relu a=0.1; linear a=2 b=1; hard_sigmoid; tanh a=2 b=0.5; absolute; softplus b=2; softsign; elu a=0.7; relun
+relun a=0 b=0.3; relun a=0.2 b=0.3; power c=2; power a=0.5 b=4 c=0.5; exponential; exponential a=0.5 c=2; logarithm b=9
+logarithm a=0.1 b=5 c=2; gelu; gelu_tanh; swish a=1.702; prelu; sigmoid""".replace("\n", "; ").split("; ")
+
+
+def command(*arguments):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+
+
+def succeed(*arguments):
+    done = command(*arguments)
+    assert done.returncode == 0, (arguments, done.stderr)
+    return done.stdout
+
+
+def refuse(path, *arguments, words=()):
+    """Nothing is written, and a sentence says why."""
+    done = command("export", *arguments, "-o", path)
+    assert done.returncode in (1, 2) and not path.exists(), (arguments, done.stderr)
+    assert done.stderr.startswith("retrograde: ") and done.stderr.count("\n") == 1, done.stderr
+    for word in words:
+        assert word in done.stderr, (word, done.stderr)
+
+
+def write_npy(path, dims, values):
+    shape = "(" + "".join(f"{dim}," for dim in dims) + ")"
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() +
+                     struct.pack(f"<{len(values)}f", *values))
+
+
+def read_npy(path):
+    data = path.read_bytes()
+    body = data[10 + struct.unpack("<H", data[8:10])[0]:]
+    return struct.unpack(f"<{len(body) // 4}f", body)
+
+
+def random_images(count, height, width, channels):
+    """Numbers between -1 and 1, (n, h, w, c) and (n, c, h, w)."""
+    pixels = [((i * 7919) % 2003) / 1001.5 - 1 for i in range(count * height * width * channels)]
+    place = lambda n, h, w, c: ((n * height + h) * width + w) * channels + c
+    moved = [pixels[place(n, h, w, c)] for n in range(count) for c in range(channels) for h in range(height)
+             for w in range(width)]
+    return pixels, moved
+
+
+def close(got, wanted, tolerance):
+    largest = max(map(abs, wanted))
+    assert len(got) == len(wanted)
+    wrong = max(abs(a - b) for a, b in zip(got, wanted))
+    assert wrong <= tolerance * largest, (wrong, largest)
+
+
+# ---- without packages ----
+
+def test_unchanged(folder):
+    """A model that is read and written has the same bytes; external data moves into the file."""
+    path, out = folder / "in.onnx", folder / "out.onnx"
+    path.write_bytes(network())
+    succeed("export", path, "-o", out)
+    assert out.read_bytes() == path.read_bytes()
+    parts = ([node("Add", ["x", "w"], ["y"])], [port("x", ["n", 2])], [port("y", ["n", 2])])
+    (folder / "data.bin").write_bytes(struct.pack("<2f", 1.5, -2))
+    path.write_bytes(model(*parts, [external("w", [2], "data.bin")]))
+    succeed("export", path, "-o", out)
+    assert out.read_bytes() == model(*parts, [tensor("w", [2], [1.5, -2])])
+
+
+def test_layers(folder):
+    """A model of our own: the file gives what the model gives, for several operator sets."""
+    text, out = folder / "layers.txt", folder / "layers.onnx"
+    text.write_text(LAYERS)
+    sizes = ["--height", 12, "--width", 12, "--channels", 4]
+    pixels, moved = random_images(2, 12, 12, 4)
+    write_npy(folder / "x.npy", [2, 12, 12, 4], pixels)
+    write_npy(folder / "moved.npy", [2, 4, 12, 12], moved)
+    succeed("run", text, f"images={folder}/x.npy", "-o", f"logits={folder}/y.npy")
+    wanted = read_npy(folder / "y.npy")
+    for options in ([], ["--opset", 13], ["--opset", 24], ["--fold-batch-norm"]):
+        succeed("export", text, *sizes, *options, "-o", out)
+        succeed("run", out, f"images={folder}/moved.npy", "-o", f"logits={folder}/y.npy")
+        close(read_npy(folder / "y.npy"), wanted, 1e-5)
+        types = [part for part in (b"BatchNormalization", b"Transpose") if part in out.read_bytes()]
+        assert types.count(b"BatchNormalization") == (not options or options[0] == "--opset"), types
+
+
+def test_refused(folder):
+    out = folder / "never.onnx"
+    text = folder / "contrast.txt"
+    text.write_text("one: local_contrast\n two: spatial_norm\n dense classes\n")
+    refuse(out, text, words=("local_contrast (node 'one'", "spatial_norm (node 'two'"))
+    refuse(out, "lenet", "--opset", 12, words=("--opset", "13"))
+    refuse(out, "lenet", "--dtype", "i32", words=("--dtype",))
+    refuse(out, folder / "no.onnx", words=("no.onnx",))
+    refuse(folder / "never.txt", "lenet", words=(".onnx",))
+    data = network()
+    for length in (1, 40, len(data) // 2, len(data) - 1):
+        (folder / "cut.onnx").write_bytes(data[:length])
+        refuse(out, folder / "cut.onnx", words=("cut.onnx",))
+
+
+# ---- with onnx and onnxruntime ----
+
+def test_runtime(folder, np, onnx, runtime):
+    """The checker passes, and the runtime agrees, also where models are imported first."""
+    text, out, again = folder / "layers.txt", folder / "layers.onnx", folder / "again.onnx"
+    text.write_text(LAYERS)
+    sizes = ["--height", 12, "--width", 12, "--channels", 4]
+    x = np.random.default_rng(1).standard_normal((3, 12, 12, 4)).astype(np.float32)
+    np.save(folder / "x.npy", x)
+    succeed("run", text, f"images={folder}/x.npy", "-o", f"logits={folder}/y.npy")
+    wanted = np.load(folder / "y.npy").reshape(3, 10)
+    for options in ([], ["--opset", 13], ["--opset", 22], ["--fold-batch-norm"], ["--dtype", "f16"]):
+        succeed("export", text, *sizes, *options, "-o", out)
+        loaded = onnx.load(out)
+        onnx.checker.check_model(loaded, full_check=True)
+        session = runtime.InferenceSession(str(out))
+        half = "f16" in options
+        y = session.run(None, {"images": x.transpose(0, 3, 1, 2).astype(np.float16 if half else np.float32)})[0]
+        assert y.shape == (3, 10)
+        np.testing.assert_allclose(y, wanted, rtol=0, atol=(2e-2 if half else 1e-5) * abs(wanted).max())
+        if half:
+            continue
+        succeed("export", out, "--opset", 17, "--dtype", "f32", "-o", again)
+        before = {t.name: onnx.numpy_helper.to_array(t) for t in loaded.graph.initializer}
+        for t in onnx.load(again).graph.initializer:
+            if t.name in before and t.name.split(".")[-1] in ("w", "b", "gamma", "beta", "mean", "variance"):
+                assert onnx.numpy_helper.to_array(t).tobytes() == before[t.name].tobytes(), t.name
+        y = runtime.InferenceSession(str(again)).run(None, {"images": x.transpose(0, 3, 1, 2)})[0]
+        np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-5 * abs(wanted).max())
+
+
+def test_neurons(folder, np, onnx, runtime):
+    """All activations, and arithmetic with factors and bounds."""
+    text, out = folder / "neurons.txt", folder / "neurons.onnx"
+    lines = ["first: conv 3 window=3"]
+    lines += [f"n{i}: neuron kind={kind} from first" for i, kind in enumerate(NEURONS)]
+    parts = [f"n{i}" for i in range(len(NEURONS))]
+    parts.append("a0")
+    lines.append("a0: arithmetic kind=subtract primary_scale=2 secondary_scale=0.5 bias=0.1 minimum=-1 maximum=0.7 "
+                 "from n1, n2")
+    for k in range(0, len(parts), 8):
+        lines.append(f"c{k}: concat sources={len(parts[k:k + 8])} from {', '.join(parts[k:k + 8])}")
+    lines.append("concat sources=3 from c0, c8, c16")
+    lines.append("reduce kind=mean dims=1,2 weight=3")
+    lines.append("dense classes")
+    text.write_text("\n".join(lines))
+    x = np.random.default_rng(3).standard_normal((2, 6, 6, 2)).astype(np.float32)
+    np.save(folder / "x.npy", x)
+    succeed("run", text, f"images={folder}/x.npy", "-o", f"logits={folder}/y.npy")
+    wanted = np.load(folder / "y.npy").reshape(2, 10)
+    for opset in (13, 20):
+        succeed("export", text, "--height", 6, "--width", 6, "--channels", 2, "--opset", opset, "-o", out)
+        loaded = onnx.load(out)
+        onnx.checker.check_model(loaded, full_check=True)
+        assert not [n for n in loaded.graph.node if n.op_type == "Transpose"]
+        y = runtime.InferenceSession(str(out)).run(None, {"images": x.transpose(0, 3, 1, 2)})[0]
+        np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-5 * abs(wanted).max())
+
+
+def test_trained(folder, np, onnx, runtime):
+    """A network trained on images of u8: the runtime agrees with predict."""
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 3, 120)
+    images = (rng.integers(0, 60, (120, 12, 12, 3)) + 60 * labels[:, None, None, None]).astype(np.uint8)
+    np.savez(folder / "set.npz", x_train=images, y_train=labels.astype(np.int64), x_test=images[:20],
+             y_test=labels[:20].astype(np.int64))
+    succeed("train", "--data", folder / "set.npz", "--model", "resnet", "--epochs", 1, "--batch", 20, "--out",
+            folder / "run", "--threads", 1)
+    succeed("export", folder / "run", "-o", folder / "trained.onnx", "--probabilities")
+    onnx.checker.check_model(onnx.load(folder / "trained.onnx"), full_check=True)
+    session = runtime.InferenceSession(str(folder / "trained.onnx"))
+    for n in range(4):
+        np.save(folder / "image.npy", images[n])
+        said = json.loads(succeed("predict", folder / "run", folder / "image.npy", "--json", "--top", 3))
+        wanted = np.zeros(3)
+        for entry in said["classes"]:
+            wanted[entry["number"]] = entry["probability"]
+        x = images[n].transpose(2, 0, 1)[None].astype(np.float32) / 255
+        logits, probabilities = session.run(["logits", "probabilities"], {"images": x})
+        np.testing.assert_allclose(probabilities[0], wanted, atol=1e-5)
+        np.testing.assert_allclose(np.exp(logits[0]) / np.exp(logits[0]).sum(), wanted, atol=1e-5)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for test in (test_unchanged, test_layers, test_refused):
+            test(folder)
+        try:
+            import numpy
+            import onnx
+            import onnxruntime
+        except ImportError as missing:
+            print(f"skipped: {missing}")
+            sys.exit(77)
+        onnxruntime.set_default_logger_severity(3)
+        for test in (test_runtime, test_neurons, test_trained):
+            test(folder, numpy, onnx, onnxruntime)
+
+
+if __name__ == "__main__":
+    main()
