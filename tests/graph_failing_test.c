@@ -76,6 +76,18 @@ static void build(rg_graph *graph)
     rg_graph_result(graph, y, "y");
     rg_graph_gradients(graph, &y, NULL, 1, NULL, NULL);
     rg_graph_update(graph, "sgd", &sgd, w2, rg_value_gradient(w2), rate, NULL, NULL);
+    (void)rg_node_state(drop);
+}
+
+/* The gradient of a dropout that runs elsewhere. */
+static void build_back(rg_graph *graph)
+{
+    const rg_dropout_desc dropout = rg_dropout_desc_default();
+    rg_value *dy = rg_graph_source(graph, "dy");
+    rg_state_value *state = rg_graph_source_state(graph, "mask", "dropout", &dropout);
+    const rg_gradient_values values = { .dy = &dy, .dy_count = 1 };
+    rg_node *node = rg_graph_gradient_from_state(graph, state, &values, 0);
+    rg_graph_result(graph, rg_node_output(node, 0), "dx");
 }
 
 static rg_status run_plan(rg_queue *queue, rg_plan *plan, rg_tensor *const images[])
@@ -143,6 +155,55 @@ static rg_status run_all(rig *r, rg_tensor *const images[])
     return status;
 }
 
+/* Back for one image, and for two that have states of their own. */
+static rg_status run_back_plan(rig *r, rg_plan *plan, rg_tensor *const images[])
+{
+    const rg_dropout_desc desc = rg_dropout_desc_default();
+    rg_kernel *kernel = NULL;
+    rg_commands *commands = NULL;
+    rg_tensor *y[2] = { NULL, NULL };
+    rg_state *states[2] = { NULL, NULL };
+    rg_status status = rg_dropout_create(r->device, &desc, &kernel);
+    if (status == RG_OK)
+        status = rg_commands_create(r->queue, &commands);
+    if (status == RG_OK)
+        status = rg_kernel_forward_alloc(kernel, commands, 2, images, false, y, states);
+    if (status == RG_OK)
+        status = rg_plan_encode_with_states(plan, commands, images, 1, states, 1);
+    if (status == RG_OK)
+        status = rg_plan_encode_batch_with_states(plan, commands, 2, images, 2, states, 2);
+    rg_commands_destroy(commands); /* dropped */
+    for (int n = 0; n < 2; n++) {
+        rg_tensor_destroy(y[n]);
+        rg_state_destroy(states[n]);
+    }
+    rg_kernel_destroy(kernel);
+    return status;
+}
+
+static rg_status run_back(rig *r, rg_tensor *const images[])
+{
+    rg_graph *graph = NULL;
+    rg_plan *plan = NULL, *second = NULL;
+    rg_status status = rg_graph_create(&graph);
+    if (status != RG_OK)
+        return status;
+    build_back(graph);
+    status = rg_graph_status(graph);
+    if (status == RG_OK)
+        status = write_and_read(graph);
+    if (status == RG_OK)
+        status = rg_plan_create(r->device, graph, NULL, &plan);
+    if (status == RG_OK)
+        status = run_back_plan(r, plan, images);
+    if (status == RG_OK)
+        status = rg_plan_copy(plan, NULL, &second);
+    rg_plan_destroy(second);
+    rg_plan_destroy(plan);
+    rg_graph_destroy(graph);
+    return status;
+}
+
 int main(void)
 {
     rig r = rig_open(1);
@@ -152,7 +213,9 @@ int main(void)
     int64_t n = 1;
     for (; n < 20000; n++) {
         calls_left = n;
-        const rg_status status = run_all(&r, images);
+        rg_status status = run_all(&r, images);
+        if (status == RG_OK)
+            status = run_back(&r, images);
         const bool reached = calls_left == 0;
         calls_left = 0;
         if (!reached) { /* none failed */

@@ -16,7 +16,8 @@
  *      rg_graph_gradients(graph, &loss, NULL, 1, NULL, NULL);
  *      rg_graph_result(graph, rg_value_gradient(w), "dw");
  *
- *  retrograde/nodes.h declares rg_graph_<op>() for every op. An array of values that is too short
+ *  retrograde/nodes.h declares rg_graph_<op>() for every op, retrograde/graph_state.h what a graph
+ *  does with states. An array of values that is too short
  *  for its descriptor is an error if its length is known: from an argument, see rg_graph_node()
  *  and the forms with `_counted`, or from the compiler. */
 #ifndef RETROGRADE_GRAPH_H

@@ -6,6 +6,7 @@
 #ifndef RETROGRADE_RETROGRADE_H
 #define RETROGRADE_RETROGRADE_H
 
+#include <retrograde/graph_state.h>
 #include <retrograde/kernel.h>
 #include <retrograde/nodes.h>
 #include <retrograde/ops.h> /* one header per op; made by the build from src/ops/ops.def */

@@ -117,6 +117,27 @@ static void write_parameters(rg_text *to, const rg_graph *graph)
     rg_text_add(to, "]");
 }
 
+/* Left out where there are none. */
+static void write_source_states(rg_text *to, const rg_graph *graph)
+{
+    bool first = true;
+    if (graph->given_count == 0)
+        return;
+    begin_list(to, "source_states");
+    for (size_t i = 0; i < graph->given_count; i++) {
+        const rg_state_value *state = graph->given[i];
+        begin_entry(to, &first);
+        rg_text_add(to, "{\"name\": ");
+        rg_text_add_string(to, state->name);
+        rg_text_add(to, ", \"op\": ");
+        rg_text_add_string(to, state->op->name);
+        rg_text_add(to, ", \"desc\": ");
+        rg_fields_to_json(&state->op->desc, state->desc, to);
+        rg_text_add(to, "}");
+    }
+    rg_text_add(to, "]");
+}
+
 static bool same_pointers(rg_value *const a[], rg_value *const b[], int32_t count)
 {
     for (int32_t i = 0; i < count; i++) {
@@ -136,6 +157,10 @@ static void write_gradient(rg_text *to, const rg_node *node)
         rg_text_add_string(to, of->label);
     else
         rg_text_add(to, "null");
+    if (node->given != NULL) {
+        rg_text_add(to, ", \"state\": ");
+        rg_text_add_string(to, node->given->name);
+    }
     write_values(to, "dy", node->in, node->inputs);
     if (of == NULL || !same_pointers(node->x, of->in, node->outputs))
         write_values(to, "x", node->x, node->outputs);
@@ -164,7 +189,8 @@ static void write_nodes(rg_text *to, const rg_graph *graph)
         rg_text_add_string(to, node->label);
         rg_text_add(to, ", \"op\": ");
         rg_text_add_string(to, node->op->name);
-        if (of == NULL || !rg_fields_equal(&node->op->desc, node->desc, of->desc)) {
+        const void *known = of != NULL ? of->desc : node->given != NULL ? node->given->desc : NULL;
+        if (known == NULL || !rg_fields_equal(&node->op->desc, node->desc, known)) {
             rg_text_add(to, ", \"desc\": ");
             rg_fields_to_json(&node->op->desc, node->desc, to);
         }
@@ -250,6 +276,7 @@ size_t rg_graph_to_json(const rg_graph *graph, char *text, size_t capacity)
     rg_text_add(&to, "{\"retrograde\": 1");
     write_sources(&to, graph);
     write_parameters(&to, graph);
+    write_source_states(&to, graph);
     write_nodes(&to, graph);
     write_results(&to, graph);
     write_marks(&to, graph);

@@ -48,6 +48,7 @@ static void destroy_value(rg_value *value)
 
 void rg_node_destroy(rg_node *node)
 {
+    rg_state_value_destroy(node->state_value);
     free(node->label);
     rg_release(allocator, node->desc, node->op->desc.size);
     rg_release(allocator, node, sizeof *node);
@@ -65,6 +66,9 @@ void rg_graph_destroy(rg_graph *graph)
         free(graph->results[i].name);
     for (size_t i = 0; i < graph->states_count; i++)
         free(graph->states[i].name);
+    for (size_t i = 0; i < graph->given_count; i++)
+        rg_state_value_destroy(graph->given[i]);
+    rg_names_clear(&graph->given_by_name);
     rg_names_clear(&graph->values_by_name);
     rg_names_clear(&graph->nodes_by_label);
     rg_names_clear(&graph->results_by_name);
@@ -73,6 +77,7 @@ void rg_graph_destroy(rg_graph *graph)
     rg_release(allocator, graph->nodes, graph->nodes_capacity * sizeof *graph->nodes);
     rg_release(allocator, graph->results, graph->results_capacity * sizeof *graph->results);
     rg_release(allocator, graph->states, graph->states_capacity * sizeof *graph->states);
+    rg_release(allocator, graph->given, graph->given_capacity * sizeof *graph->given);
     rg_release(allocator, graph->assignments,
                graph->assignments_capacity * sizeof *graph->assignments);
     rg_release(allocator, graph, sizeof *graph);

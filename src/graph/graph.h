@@ -7,7 +7,7 @@
 #include "graph/name_index.h"
 #include "runtime/op.h"
 
-#include <retrograde/graph.h>
+#include <retrograde/graph_state.h>
 
 struct rg_value {
     rg_graph *graph;
@@ -42,7 +42,20 @@ struct rg_node {
     rg_value *out[RG_MAX_INPUTS]; /* y, or dx, some of which may be NULL */
     rg_value *x[RG_MAX_INPUTS];   /* of a gradient node: of the forward pass, all of them */
     rg_value *y[RG_MAX_OUTPUTS];  /* some of which may be NULL */
+    rg_state_value *given;        /* of a gradient node: a state that runs are given, or NULL */
+    rg_state_value *state_value;  /* of a forward node: its own, once somebody has asked for it */
     bool ends; /* no later node of the backward pass that has added it reads what it makes */
+};
+
+/* A state: what a node leaves, or what runs are given. */
+struct rg_state_value {
+    rg_graph *graph;
+    rg_node *node; /* NULL: runs are given it */
+    char *name;    /* then */
+    int32_t id;    /* then: its index among them */
+    const rg_op *op;
+    void *desc; /* of the node, or a copy */
+    void *handle;
 };
 
 typedef struct rg_result {
@@ -71,7 +84,9 @@ struct rg_graph {
     size_t states_capacity, states_count;
     rg_assignment *assignments;
     size_t assignments_capacity, assignments_count;
-    rg_names values_by_name, nodes_by_label, results_by_name, states_by_name;
+    rg_state_value **given; /* states that runs are given */
+    size_t given_capacity, given_count;
+    rg_names values_by_name, nodes_by_label, results_by_name, states_by_name, given_by_name;
     size_t backward, backward_end; /* nodes that the last rg_graph_gradients() has added */
     rg_status status;              /* of the first mistake, with its sentence */
     char text[512];
@@ -84,6 +99,7 @@ rg_status rg_graph_add_node(rg_graph *graph, const rg_op *op, const void *desc, 
                             rg_node **node);
 
 void rg_node_destroy(rg_node *node);
+void rg_state_value_destroy(rg_state_value *state); /* NULL allowed */
 
 /* Copies a descriptor of the caller, RG_MAX_DESC bytes at most, if it is right. */
 rg_status rg_graph_check_desc(const rg_op *op, const void *desc, void *checked);
@@ -96,6 +112,23 @@ rg_status rg_graph_mistake(rg_graph *graph, rg_status status);
  * is not known. */
 rg_node *rg_graph_apply(rg_graph *graph, const char *op, const void *desc, rg_value *const x[],
                         size_t count);
+
+/* What a gradient node is made of; `of`, `given`, and entries of y may be NULL; with `given` those
+ * of x, too. */
+typedef struct rg_gradient_parts {
+    const rg_op *op;
+    const void *desc;
+    rg_node *of;
+    rg_state_value *given;
+    rg_value *const *dy, *const *x, *const *y;
+    size_t dy_count, x_count, y_count; /* SIZE_MAX: not known */
+    uint64_t wanted;
+} rg_gradient_parts;
+rg_status rg_graph_add_gradient(rg_graph *graph, const rg_gradient_parts *parts, rg_node **node);
+/* Bits of all inputs that have a gradient. */
+uint64_t rg_op_all_gradients(const rg_op *op, const void *desc);
+/* An op by its own name. */
+rg_status rg_graph_find_op(const char *name, const rg_op **op);
 
 /* Values that a node reads: of a gradient node dy, and those of x and y that its op says. `visit`
  * may see a value twice. */

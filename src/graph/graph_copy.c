@@ -36,12 +36,29 @@ static rg_status copy_values(const rg_graph *graph, rg_graph *copy)
     return RG_OK;
 }
 
+static rg_status copy_states(const rg_graph *graph, rg_graph *copy)
+{
+    for (size_t i = 0; i < graph->given_count; i++) {
+        const rg_state_value *from = graph->given[i];
+        rg_state_value *made = rg_graph_source_state(copy, from->name, from->op->name, from->desc);
+        RG_TRY(rg_graph_status(copy));
+        made->handle = from->handle;
+    }
+    return RG_OK;
+}
+
 static rg_status copy_node(const rg_node *node, rg_graph *copy)
 {
     rg_node *made = NULL;
     RG_TRY(rg_graph_add_node(copy, node->op, node->desc, "_copy_", &made));
     made->gradient = node->gradient;
     made->forward = node_in(copy, node->forward);
+    made->given = node->given != NULL ? copy->given[node->given->id] : NULL;
+    if (node->state_value != NULL) {
+        rg_state_value *state = rg_node_state(made);
+        RG_CHECK(state != NULL, RG_OUT_OF_MEMORY, "out of memory for the state of a node");
+        state->handle = node->state_value->handle;
+    }
     made->inputs = node->inputs;
     made->outputs = node->outputs;
     made->ends = node->ends;
@@ -58,6 +75,7 @@ static rg_status copy_node(const rg_node *node, rg_graph *copy)
 static rg_status copy_contents(const rg_graph *graph, rg_graph *copy)
 {
     RG_TRY(copy_values(graph, copy));
+    RG_TRY(copy_states(graph, copy));
     for (size_t n = 0; n < graph->nodes_count; n++)
         RG_TRY(copy_node(graph->nodes[n], copy));
     for (size_t i = 0; i < graph->values_count; i++) {

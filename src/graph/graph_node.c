@@ -63,7 +63,7 @@ static rg_status add_output(rg_node *node, int32_t index)
     return rg_graph_add_value(node->graph, &made, &node->out[index]);
 }
 
-static rg_status find_op(const char *name, const rg_op **op)
+rg_status rg_graph_find_op(const char *name, const rg_op **op)
 {
     const rg_op_name *other;
     RG_CHECK(name != NULL, RG_INVALID_ARGUMENT, "a node needs the name of an op");
@@ -120,7 +120,7 @@ static rg_status add_forward(rg_graph *graph, const char *name, const void *desc
 {
     const rg_op *op;
     rg_node *made;
-    RG_TRY(find_op(name, &op));
+    RG_TRY(rg_graph_find_op(name, &op));
     RG_CHECK(desc != NULL && x != NULL, RG_INVALID_ARGUMENT, "%s: %s is NULL", name,
              desc == NULL ? "the descriptor" : "x");
     RG_TRY(rg_graph_add_node(graph, op, desc, "_", &made));
@@ -158,17 +158,7 @@ RG_PRIVATE_API rg_node *rg_graph_apply(rg_graph *graph, const char *op, const vo
     return rg_graph_mistake(graph, status) == RG_OK ? node : NULL;
 }
 
-/* What a gradient node is made of; `of` and entries of y may be NULL. */
-typedef struct gradient_parts {
-    const rg_op *op;
-    const void *desc;
-    rg_node *of;
-    rg_value *const *dy, *const *x, *const *y;
-    size_t dy_count, x_count, y_count; /* SIZE_MAX: not known */
-    uint64_t wanted;
-} gradient_parts;
-
-static rg_status check_gradient(const rg_graph *graph, const gradient_parts *parts)
+static rg_status check_gradient(const rg_graph *graph, const rg_gradient_parts *parts)
 {
     const rg_node *of = parts->of;
     const char *name = of != NULL ? of->label : parts->op->name;
@@ -192,7 +182,17 @@ static rg_status check_gradient(const rg_graph *graph, const gradient_parts *par
                    have, want);
 }
 
-static rg_status add_gradient(rg_graph *graph, const gradient_parts *parts, rg_node **node)
+/* The inputs of the forward pass that a gradient may be without: those that it does not read, where
+ * a state that runs are given tells their shapes. */
+static uint32_t optional_inputs(const rg_gradient_parts *parts)
+{
+    if (parts->given == NULL)
+        return 0;
+    const uint32_t reads = rg_op_reads(parts->op, parts->desc, true);
+    return ~(reads / RG_READS_X) & ((1u << RG_MAX_INPUTS) - 1);
+}
+
+rg_status rg_graph_add_gradient(rg_graph *graph, const rg_gradient_parts *parts, rg_node **node)
 {
     const rg_op *op = parts->op;
     rg_node *made;
@@ -202,6 +202,7 @@ static rg_status add_gradient(rg_graph *graph, const gradient_parts *parts, rg_n
     const char *const *outputs = rg_op_output_names(op, made->desc);
     made->gradient = true;
     made->forward = parts->of;
+    made->given = parts->given;
     made->inputs = rg_op_gradients(op, made->desc);
     made->outputs = rg_op_inputs(op, made->desc);
     RG_CHECK(parts->wanted != 0 && parts->wanted >> made->outputs == 0, RG_INVALID_ARGUMENT,
@@ -209,11 +210,12 @@ static rg_status add_gradient(rg_graph *graph, const gradient_parts *parts, rg_n
              made->label, made->outputs);
     const int32_t results = rg_op_outputs(op, made->desc);
     RG_TRY(check_count(made, " of dy", "d", outputs, made->inputs, parts->dy_count, false));
-    RG_TRY(check_count(made, " of x", "", inputs, made->outputs, parts->x_count, false));
+    if (parts->given == NULL || parts->x != NULL)
+        RG_TRY(check_count(made, " of x", "", inputs, made->outputs, parts->x_count, false));
     if (parts->y != NULL)
         RG_TRY(check_count(made, " of y", "", outputs, results, parts->y_count, false));
     RG_TRY(take_values(made, "d", outputs, parts->dy, made->inputs, op->optional_dy, made->in));
-    RG_TRY(take_values(made, "", inputs, parts->x, made->outputs, 0, made->x));
+    RG_TRY(take_values(made, "", inputs, parts->x, made->outputs, optional_inputs(parts), made->x));
     RG_TRY(take_values(made, "", outputs, parts->y, results, ~0u, made->y));
     for (int32_t i = 0; i < made->outputs; i++) {
         if (!(parts->wanted >> i & 1))
@@ -226,14 +228,22 @@ static rg_status add_gradient(rg_graph *graph, const gradient_parts *parts, rg_n
     return RG_OK;
 }
 
+uint64_t rg_op_all_gradients(const rg_op *op, const void *desc)
+{
+    uint64_t all = 0;
+    for (int32_t i = 0; i < rg_op_inputs(op, desc); i++)
+        all |= (uint64_t)rg_op_differentiates(op, desc, i) << i;
+    return all;
+}
+
 rg_node *rg_graph_gradient(rg_graph *graph, rg_node *of, rg_value *const dy[], uint64_t wanted)
 {
     rg_node *node = NULL;
     if (graph == NULL || graph->status != RG_OK || of == NULL)
         return NULL;
-    const gradient_parts parts = { of->op,  of->desc, of,       dy,       of->in,
-                                   of->out, SIZE_MAX, SIZE_MAX, SIZE_MAX, wanted };
-    const rg_status status = add_gradient(graph, &parts, &node);
+    const rg_gradient_parts parts = { of->op,  of->desc, of,       NULL,     dy,    of->in,
+                                      of->out, SIZE_MAX, SIZE_MAX, SIZE_MAX, wanted };
+    const rg_status status = rg_graph_add_gradient(graph, &parts, &node);
     return rg_graph_mistake(graph, status) == RG_OK ? node : NULL;
 }
 
@@ -251,18 +261,19 @@ rg_node *rg_graph_gradient_node_counted(rg_graph *graph, const char *name, const
                                         rg_node *state_of, uint64_t wanted)
 {
     rg_node *node = NULL;
-    gradient_parts parts = { NULL, desc, state_of, dy, x, y, dy_count, x_count, y_count, wanted };
+    rg_gradient_parts parts = { NULL, desc,     state_of, NULL,    dy,    x,
+                                y,    dy_count, x_count,  y_count, wanted };
     if (graph == NULL || graph->status != RG_OK)
         return NULL;
     _Alignas(16) char checked[RG_MAX_DESC];
-    rg_status status = find_op(name, &parts.op);
+    rg_status status = rg_graph_find_op(name, &parts.op);
     if (status == RG_OK)
         status = rg_graph_check_desc(parts.op, desc, checked);
-    for (int32_t i = 0; status == RG_OK && wanted == 0 && i < rg_op_inputs(parts.op, checked); i++)
-        parts.wanted |= (uint64_t)rg_op_differentiates(parts.op, checked, i) << i;
+    if (status == RG_OK && wanted == 0)
+        parts.wanted = rg_op_all_gradients(parts.op, checked);
     parts.desc = checked;
     if (status == RG_OK)
-        status = add_gradient(graph, &parts, &node);
+        status = rg_graph_add_gradient(graph, &parts, &node);
     return rg_graph_mistake(graph, status) == RG_OK ? node : NULL;
 }
 
@@ -346,7 +357,7 @@ size_t rg_node_describe(const rg_node *node, char *text, size_t capacity)
 
 uint32_t rg_node_reads(const rg_node *node)
 {
-    return rg_op_reads(node->op, node->desc, node->forward != NULL);
+    return rg_op_reads(node->op, node->desc, node->forward != NULL || node->given != NULL);
 }
 
 RG_PRIVATE_API void rg_node_each_read(const rg_node *node, rg_value_visit *visit, void *context)
@@ -357,7 +368,7 @@ RG_PRIVATE_API void rg_node_each_read(const rg_node *node, rg_value_visit *visit
             visit(context, node->in[i]);
     }
     for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
-        const bool for_shape = node->forward == NULL; /* which a state would tell */
+        const bool for_shape = node->forward == NULL && node->given == NULL; /* see the state */
         if ((for_shape || reads & (uint32_t)RG_READS_X << i) && node->x[i] != NULL)
             visit(context, node->x[i]);
     }

@@ -151,7 +151,8 @@ static void write_node(writer *w, const rg_node *node)
         write_text(w, "%s", i > 0 ? ", " : "");
         write_value(w, node->in[i]);
     }
-    write_text(w, ")\n");
+    write_text(w, node->given != NULL ? ") from state %s\n" : ")\n",
+               node->given != NULL ? node->given->name : "");
 }
 
 size_t rg_graph_describe(const rg_graph *graph, char *text, size_t capacity)
@@ -171,6 +172,8 @@ size_t rg_graph_describe(const rg_graph *graph, char *text, size_t capacity)
             write_text(&w, "parameter %s %s%s\n", value->name, rg_shape_text(&value->desc, shape),
                        value->stops ? " frozen" : "");
     }
+    for (size_t i = 0; i < graph->given_count; i++)
+        write_text(&w, "source state %s of %s\n", graph->given[i]->name, graph->given[i]->op->name);
     for (size_t n = 0; n < graph->nodes_count; n++)
         write_node(&w, graph->nodes[n]);
     for (size_t i = 0; i < graph->results_count; i++) {
@@ -215,6 +218,14 @@ static bool same_values(rg_value *const a[], rg_value *const b[], int32_t count)
     return true;
 }
 
+/* Whether two gradient nodes are given the same state, or none. */
+static bool same_given(const rg_node *a, const rg_node *b)
+{
+    if (a->given == NULL || b->given == NULL)
+        return a->given == b->given;
+    return strcmp(a->given->name, b->given->name) == 0;
+}
+
 bool rg_node_equal(const rg_node *a, const rg_node *b)
 {
     if (a == NULL || b == NULL)
@@ -226,7 +237,7 @@ bool rg_node_equal(const rg_node *a, const rg_node *b)
     for (int32_t i = 0; same_outputs && i < a->outputs; i++)
         same_outputs = (a->out[i] != NULL) == (b->out[i] != NULL);
     return a->op == b->op && a->gradient == b->gradient && a->inputs == b->inputs && same_outputs &&
-           same_state && rg_fields_equal(&a->op->desc, a->desc, b->desc) &&
+           same_state && same_given(a, b) && rg_fields_equal(&a->op->desc, a->desc, b->desc) &&
            same_values(a->in, b->in, a->inputs) && same_values(a->x, b->x, RG_MAX_INPUTS) &&
            same_values(a->y, b->y, RG_MAX_OUTPUTS);
 }
@@ -252,9 +263,16 @@ static bool same_wishes(const rg_graph *a, const rg_graph *b)
     return true;
 }
 
-/* Whether b has the named values of a and their stop marks. */
+/* Whether b has the named values of a and their stop marks, and is given its states. */
 static bool same_names(const rg_graph *a, const rg_graph *b)
 {
+    for (size_t i = 0; i < a->given_count; i++) {
+        const rg_state_value *state = a->given[i];
+        const rg_state_value *other = rg_graph_find_source_state(b, state->name);
+        if (other == NULL || other->op != state->op ||
+            !rg_fields_equal(&state->op->desc, state->desc, other->desc))
+            return false;
+    }
     for (size_t i = 0; i < a->values_count; i++) {
         const rg_value *value = a->values[i];
         if (value->name != NULL && !same_value(value, rg_graph_find_value(b, value->name)))

@@ -11,11 +11,13 @@ static const rg_allocator *const allocator = &rg_default_allocator;
 
 /* ---- shapes ---- */
 
-static rg_status step_shapes(const rg_step *step, rg_tensor_desc descs[])
+static rg_status step_shapes(const rg_plan *plan, const rg_step *step, rg_tensor_desc descs[])
 {
     rg_tensor_desc y[RG_MAX_OUTPUTS], x[RG_MAX_INPUTS];
-    for (int32_t i = 0; i < (step->gradient ? step->outputs : step->inputs); i++)
-        x[i] = descs[step->gradient ? step->source[i] : step->in[i]];
+    for (int32_t i = 0; i < (step->gradient ? step->outputs : step->inputs); i++) {
+        const int32_t value = step->gradient ? step->source[i] : step->in[i];
+        x[i] = value >= 0 ? descs[value] : rg_given_shape(&plan->buffers.given[step->given], i);
+    }
     if (!step->gradient)
         RG_TRY(step->op->shapes(step->kernel->desc, x, y));
     for (int32_t i = 0; i < step->outputs; i++) {
@@ -27,7 +29,7 @@ static rg_status step_shapes(const rg_step *step, rg_tensor_desc descs[])
 }
 
 /* Who makes the inputs of a step, for the sentence about it. */
-static void name_inputs(const rg_plan *plan, const rg_step *step, const rg_tensor_desc descs[])
+void rg_layout_name_inputs(const rg_plan *plan, const rg_step *step, const rg_tensor_desc descs[])
 {
     rg_error_prefix(": ");
     for (int32_t i = step->inputs - 1; i >= 0; i--) {
@@ -53,11 +55,10 @@ static void constant_shape(const rg_plan *plan, int32_t value, rg_tensor_desc de
 }
 
 /* The nodes of the graph, before anything is made of them: mistakes are told by their names. */
-static rg_status find_shapes(const rg_plan *plan, const rg_tensor_desc sources[],
-                             rg_tensor_desc descs[])
+static rg_status find_shapes(const rg_plan *plan, rg_tensor_desc descs[])
 {
     for (int32_t i = 0; i < plan->sources_count; i++)
-        descs[plan->sources[i]] = sources[i];
+        descs[plan->sources[i]] = plan->buffers.descs[i];
     for (int32_t v = 0; v < plan->slots_count; v++) {
         if (plan->slots[v].kind == RG_VALUE_PARAMETER)
             descs[v] = plan->slots[v].desc;
@@ -67,9 +68,9 @@ static rg_status find_shapes(const rg_plan *plan, const rg_tensor_desc sources[]
             constant_shape(plan, plan->steps[s].in[i], descs);
             constant_shape(plan, plan->steps[s].source[i], descs);
         }
-        const rg_status status = step_shapes(&plan->steps[s], descs);
+        const rg_status status = step_shapes(plan, &plan->steps[s], descs);
         if (status != RG_OK) {
-            name_inputs(plan, &plan->steps[s], descs);
+            rg_layout_name_inputs(plan, &plan->steps[s], descs);
             return status;
         }
     }
@@ -82,8 +83,8 @@ static rg_status find_shapes(const rg_plan *plan, const rg_tensor_desc sources[]
 
 /* ---- tensors ---- */
 
-static rg_status make_tensor(const rg_plan *plan, const rg_layout_plan *layout,
-                             const rg_tensor_desc *desc, size_t offset, rg_tensor **tensor)
+rg_status rg_layout_tensor(const rg_plan *plan, const rg_layout_plan *layout,
+                           const rg_tensor_desc *desc, size_t offset, rg_tensor **tensor)
 {
     RG_TRY(rg_tensor_make(plan->device, desc, tensor));
     (*tensor)->storage = rg_storage_retain(layout->storage);
@@ -99,8 +100,8 @@ static rg_status place_value(const rg_plan *plan, rg_layout_plan *layout, const 
     const rg_sequence *s = &layout->sequence;
     const int32_t root = rg_sequence_root(s, v), source = s->slots[root].source;
     if (c->of_value[v] >= 0)
-        return make_tensor(plan, layout, &s->descs[v], c->list[c->of_value[v]].offset,
-                           &layout->tensors[v]);
+        return rg_layout_tensor(plan, layout, &s->descs[v], c->list[c->of_value[v]].offset,
+                                &layout->tensors[v]);
     if (root == v || source < 0)
         return RG_OK;
     RG_TRY(rg_tensor_make(plan->device, &s->descs[v], &layout->tensors[v]));
@@ -168,161 +169,13 @@ rg_status rg_layout_fill(rg_tensor *tensor, double number)
     return status;
 }
 
-/* ---- recording ---- */
-
-static rg_tensor *tensor_of(const rg_layout_plan *layout, int32_t value)
-{
-    if (value < 0)
-        return NULL;
-    const int32_t source = layout->sequence.slots[value].source;
-    return source >= 0 ? layout->stand_ins[source] : layout->tensors[value];
-}
-
-static rg_status record_gradient(const rg_layout_plan *layout, const rg_step *step)
-{
-    rg_tensor *dy[RG_MAX_INPUTS], *dx[RG_MAX_INPUTS], *x[RG_MAX_INPUTS], *y[RG_MAX_OUTPUTS];
-    bool any = false;
-    for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
-        dy[i] = tensor_of(layout, step->in[i]);
-        dx[i] = step->views >> i & 1 ? NULL : tensor_of(layout, step->out[i]);
-        x[i] = tensor_of(layout, step->x[i]);
-        any |= dx[i] != NULL;
-    }
-    for (int32_t i = 0; i < RG_MAX_OUTPUTS; i++)
-        y[i] = tensor_of(layout, step->y[i]);
-    rg_state *state = step->forward >= 0 ? layout->states[step->forward] : NULL;
-    if (!any && step->views != 0)
-        return RG_OK;
-    return rg_kernel_gradient(step->kernel, layout->recorded, dy, x, y, state, dx, step->add);
-}
-
-/* Steps of one kernel that run together: entry i * count + n of x is input i of step n. */
-static rg_status record_batch(const rg_layout_plan *layout, const rg_step *steps, int32_t count)
-{
-    rg_tensor **x = NULL, **y = NULL;
-    const size_t all = (size_t)count;
-    rg_status status = rg_allocate_array(all * RG_MAX_INPUTS, sizeof *x, &x);
-    if (status == RG_OK)
-        status = rg_allocate_array(all * RG_MAX_OUTPUTS, sizeof *y, &y);
-    for (int32_t n = 0; n < count && status == RG_OK; n++) {
-        for (int32_t i = 0; i < steps[n].inputs; i++)
-            x[i * count + n] = tensor_of(layout, steps[n].in[i]);
-        for (int32_t i = 0; i < steps[n].outputs; i++)
-            y[i * count + n] = tensor_of(layout, steps[n].out[i]);
-    }
-    if (status == RG_OK)
-        status = rg_kernel_forward_batch(steps->kernel, layout->recorded, count, x, y, NULL);
-    rg_release(allocator, x, all * RG_MAX_INPUTS * sizeof *x);
-    rg_release(allocator, y, all * RG_MAX_OUTPUTS * sizeof *y);
-    return status;
-}
-
-static rg_status record_step(const rg_layout_plan *layout, int32_t at)
-{
-    const rg_step *step = &layout->sequence.steps[at];
-    rg_tensor *x[RG_MAX_INPUTS], *y[RG_MAX_INPUTS];
-    if (step->gradient)
-        return record_gradient(layout, step);
-    if (step->views != 0 || at != step->begin) /* nothing to do, or done with those before */
-        return RG_OK;
-    if (step->end > step->begin)
-        return record_batch(layout, step, step->end - step->begin + 1);
-    for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
-        x[i] = tensor_of(layout, step->in[i]);
-        y[i] = tensor_of(layout, step->out[i]);
-    }
-    return rg_kernel_forward(step->kernel, layout->recorded, x, y, layout->states[at]);
-}
-
-/* Overwrites the storage of what step s was the last to use, for tests: a plan that still reads it
- * gives wrong numbers. */
-static rg_status poison(const rg_plan *plan, const rg_layout_plan *layout, const rg_claims *c,
-                        int32_t s)
-{
-    for (int32_t i = 0; i < c->count; i++) {
-        const rg_claim *claim = &c->list[i];
-        if (claim->last != s || claim->bytes == 0)
-            continue;
-        rg_tensor *tensor;
-        const int64_t bytes = (int64_t)claim->bytes;
-        const rg_tensor_desc desc = rg_tensor_desc_dense(RG_U8, 1, &bytes);
-        RG_TRY(make_tensor(plan, layout, &desc, claim->offset, &tensor));
-        const rg_status status = rg_commands_write(layout->recorded, tensor, layout->poison,
-                                                   claim->bytes, RG_LAYOUT_SAME);
-        rg_tensor_destroy(tensor);
-        RG_TRY(status);
-    }
-    return RG_OK;
-}
-
-/* The bytes belong to the recorded commands, and so to all that repeat them. */
-static rg_status prepare_poison(const rg_plan *plan, rg_layout_plan *layout, const rg_claims *c)
-{
-    rg_submission *submission = layout->recorded->submission;
-    size_t bytes = 1;
-    rg_storage *keeper;
-    for (int32_t i = 0; i < c->count; i++)
-        bytes = c->list[i].bytes > bytes ? c->list[i].bytes : bytes;
-    RG_TRY(rg_grow(&plan->device->allocator, (void **)&submission->used, &submission->used_capacity,
-                   submission->used_count, sizeof submission->used[0]));
-    RG_TRY(rg_storage_create(plan->device, 0, &keeper));
-    submission->used[submission->used_count++] = keeper;
-    keeper->context = layout->poison = malloc(bytes);
-    RG_CHECK(layout->poison != NULL, RG_OUT_OF_MEMORY, "out of memory: %zu bytes to overwrite with",
-             bytes);
-    keeper->release = free;
-    memset(layout->poison, 0xff, bytes); /* NaN in every dtype */
-    return RG_OK;
-}
-
-/* Entries of the recorded submission that launch kernels; others are copies. */
-static int64_t count_launches(const rg_submission *submission)
-{
-    int64_t count = 0;
-    for (size_t at = 0; at < submission->entries_size;) {
-        const rg_entry *entry = (const rg_entry *)(const void *)(submission->entries + at);
-        count += entry->function != NULL;
-        at += entry->size;
-    }
-    return count;
-}
-
-static rg_status record(rg_plan *plan, rg_layout_plan *layout, const rg_claims *c)
-{
-    const rg_sequence *s = &layout->sequence;
-    if (plan->options.poison)
-        RG_TRY(prepare_poison(plan, layout, c));
-    RG_TRY(rg_allocate_array(s->steps_capacity, sizeof *layout->ends, &layout->ends));
-    for (int32_t i = 0; i < s->steps_count; i++) {
-        rg_status status = record_step(layout, i);
-        layout->ends[i] = layout->recorded->submission->entries_size;
-        if (status == RG_OK && plan->options.poison)
-            status = poison(plan, layout, c, i);
-        if (status != RG_OK) {
-            name_inputs(plan, &plan->steps[s->steps[i].origin], s->descs);
-            return status;
-        }
-    }
-    for (int32_t i = 0; i < s->steps_count; i++) { /* their storage may serve others */
-        if (layout->states[i] != NULL)
-            rg_state_note_gradients(layout->states[i], NULL, 0, 0, 0);
-    }
-    layout->scratch = layout->recorded->submission->heap_size;
-    layout->launches = count_launches(layout->recorded->submission);
-    if (rg_plan_may_replay(plan)) /* a replay has memory of its own */
-        return RG_OK;
-    const rg_stand_ins stand_ins = { layout->stand_ins, layout->stand_ins, plan->sources_count };
-    return rg_commands_keep_heap(layout->recorded, &stand_ins);
-}
-
 /* ---- layouts ---- */
 
 /* What the options of the plan make of its steps. */
-static rg_status make_schedule(const rg_plan *plan, const rg_tensor_desc sources[],
-                               rg_sequence *sequence)
+static rg_status make_schedule(const rg_plan *plan, rg_sequence *sequence)
 {
     RG_TRY(rg_sequence_create(plan, sequence));
-    RG_TRY(find_shapes(plan, sources, sequence->descs));
+    RG_TRY(find_shapes(plan, sequence->descs));
     RG_TRY(rg_sequence_fuse(sequence));
     if (plan->options.share_views)
         RG_TRY(rg_sequence_views(sequence));
@@ -341,7 +194,7 @@ static rg_status fill_layout(rg_plan *plan, rg_layout_plan *layout, rg_claims *c
     RG_TRY(rg_allocate_array(s->slots_capacity, sizeof *layout->tensors, &layout->tensors));
     RG_TRY(rg_allocate_array(s->steps_capacity, sizeof *layout->states, &layout->states));
     RG_TRY(rg_commands_create(plan->queue, &layout->recorded));
-    for (int32_t i = 0; i < plan->sources_count; i++)
+    for (int32_t i = 0; i < layout->inputs_count; i++)
         RG_TRY(rg_stand_in_create(layout->recorded, &layout->sources[i], layout->alignments[i],
                                   &layout->stand_ins[i]));
     RG_TRY(rg_claims_make(s, c));
@@ -350,24 +203,29 @@ static rg_status fill_layout(rg_plan *plan, rg_layout_plan *layout, rg_claims *c
     RG_TRY(rg_storage_create(plan->device, layout->bytes, &layout->storage));
     RG_TRY(make_values(plan, layout, c));
     RG_TRY(make_states(layout, c));
+    RG_TRY(rg_layout_make_given(plan, layout));
     RG_TRY(rg_layout_list_memory(layout));
-    return record(plan, layout, c);
+    return rg_layout_record(plan, layout, c);
 }
 
-static rg_status make_layout(rg_plan *plan, const rg_tensor_desc sources[],
-                             const size_t alignments[], rg_layout_plan *layout)
+static rg_status make_layout(rg_plan *plan, rg_layout_plan *layout)
 {
-    const size_t count = (size_t)plan->sources_count;
+    const rg_input_buffers *buffers = &plan->buffers;
+    const size_t count = (size_t)buffers->count, given = (size_t)plan->given_count;
     rg_claims c = { .count = 0 };
+    layout->inputs_count = buffers->count;
     RG_TRY(rg_allocate_array(count, sizeof *layout->sources, &layout->sources));
     RG_TRY(rg_allocate_array(count, sizeof *layout->alignments, &layout->alignments));
     RG_TRY(rg_allocate_array(count, sizeof *layout->stand_ins, &layout->stand_ins));
     RG_TRY(rg_allocate_array(count, sizeof *layout->copies, &layout->copies));
+    RG_TRY(rg_allocate_array(given, sizeof *layout->given, &layout->given));
     for (size_t i = 0; i < count; i++) {
-        layout->sources[i] = sources[i];
-        layout->alignments[i] = alignments != NULL ? alignments[i] : 0;
+        layout->sources[i] = buffers->descs[i];
+        layout->alignments[i] = buffers->alignments[i];
     }
-    RG_TRY(make_schedule(plan, sources, &layout->sequence));
+    for (size_t k = 0; k < given; k++)
+        layout->given[k] = buffers->given[k];
+    RG_TRY(make_schedule(plan, &layout->sequence));
     const rg_status status = fill_layout(plan, layout, &c);
     rg_claims_free(&c);
     return status;
@@ -378,7 +236,7 @@ void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout)
     if (layout == NULL)
         return;
     const size_t values = layout->sequence.slots_capacity, steps = layout->sequence.steps_capacity;
-    const size_t count = (size_t)plan->sources_count;
+    const size_t count = (size_t)layout->inputs_count, given = (size_t)plan->given_count;
     rg_replay_destroy(layout->replay);
     rg_commands_destroy(layout->recorded);
     for (size_t i = 0; layout->copies != NULL && i < count; i++)
@@ -389,7 +247,12 @@ void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout)
         rg_tensor_destroy(layout->tensors[v]);
     for (size_t s = 0; layout->states != NULL && s < steps; s++)
         rg_state_destroy(layout->states[s]);
+    for (int64_t n = 0; layout->given_states != NULL && n < layout->given_count; n++)
+        rg_state_destroy(layout->given_states[n]);
     rg_storage_release(layout->storage);
+    rg_release(allocator, layout->given, given * sizeof *layout->given);
+    rg_release(allocator, layout->given_states,
+               (size_t)layout->given_count * sizeof *layout->given_states);
     rg_release(allocator, layout->sources, count * sizeof *layout->sources);
     rg_release(allocator, layout->alignments, count * sizeof *layout->alignments);
     rg_release(allocator, layout->stand_ins, count * sizeof *layout->stand_ins);
@@ -402,30 +265,31 @@ void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout)
     rg_release(allocator, layout, sizeof *layout);
 }
 
-static bool serves(const rg_plan *plan, const rg_layout_plan *layout,
-                   const rg_tensor_desc sources[], const size_t alignments[])
+/* Whether the layout was made for inputs like those in the plan's buffers. */
+static bool serves(const rg_plan *plan, const rg_layout_plan *layout)
 {
-    for (int32_t i = 0; i < plan->sources_count; i++) {
-        if (layout->sources[i].dtype != sources[i].dtype ||
-            !rg_shape_same(&layout->sources[i], &sources[i]) ||
-            layout->alignments[i] != (alignments != NULL ? alignments[i] : 0))
-            return false;
-    }
-    return true;
+    const rg_input_buffers *buffers = &plan->buffers;
+    bool same = layout->inputs_count == buffers->count;
+    for (int32_t i = 0; i < buffers->count && same; i++)
+        same = layout->sources[i].dtype == buffers->descs[i].dtype &&
+               rg_shape_same(&layout->sources[i], &buffers->descs[i]) &&
+               layout->alignments[i] == buffers->alignments[i];
+    for (int32_t k = 0; k < plan->given_count && same; k++)
+        same = rg_given_same(&layout->given[k], &buffers->given[k]);
+    return same;
 }
 
-rg_status rg_plan_layout(rg_plan *plan, const rg_tensor_desc sources[], const size_t alignments[],
-                         rg_layout_plan **layout)
+rg_status rg_plan_layout(rg_plan *plan, rg_layout_plan **layout)
 {
     for (rg_layout_plan *l = plan->layouts; l != NULL; l = l->next) {
-        if (serves(plan, l, sources, alignments)) {
+        if (serves(plan, l)) {
             *layout = l;
             return RG_OK;
         }
     }
     rg_layout_plan *made = NULL;
     RG_TRY(rg_allocate_array(1, sizeof *made, &made));
-    const rg_status status = make_layout(plan, sources, alignments, made);
+    const rg_status status = make_layout(plan, made);
     if (status != RG_OK) {
         rg_layout_destroy(plan, made);
         return status;
@@ -452,9 +316,9 @@ static rg_status need_copy(const rg_plan *plan, rg_layout_plan *layout, int32_t 
 
 static rg_status make_replay(const rg_plan *plan, rg_layout_plan *layout)
 {
-    for (int32_t i = 0; i < plan->sources_count; i++)
+    for (int32_t i = 0; i < layout->inputs_count; i++)
         RG_TRY(need_copy(plan, layout, i));
-    const rg_stand_ins s = { layout->stand_ins, layout->copies, plan->sources_count };
+    const rg_stand_ins s = { layout->stand_ins, layout->copies, layout->inputs_count };
     return rg_replay_create(plan->queue, layout->recorded, &s, &layout->replay);
 }
 
@@ -476,22 +340,21 @@ bool rg_layout_reads(const rg_plan *plan, const rg_layout_plan *layout, const rg
            rg_shape_same(&layout->sources[index], &source->desc);
 }
 
-rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_commands *commands,
-                           rg_tensor *const sources[])
+rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_commands *commands)
 {
-    const int32_t count = plan->sources_count;
+    rg_tensor *const *inputs = plan->buffers.tensors;
     rg_tensor **const read = plan->buffers.read;
     try_replay(plan, layout);
-    for (int32_t i = 0; i < count; i++) {
-        read[i] = sources[i];
-        if (layout->replay == NULL && rg_layout_reads(plan, layout, sources[i], i))
+    for (int32_t i = 0; i < layout->inputs_count; i++) {
+        read[i] = inputs[i];
+        if (layout->replay == NULL && rg_layout_reads(plan, layout, inputs[i], i))
             continue;
         RG_TRY(need_copy(plan, layout, i));
         read[i] = layout->copies[i];
-        RG_TRY(rg_commands_gather(commands, sources[i], read[i]));
+        RG_TRY(rg_commands_gather(commands, inputs[i], read[i]));
     }
     if (layout->replay != NULL)
         return rg_commands_launch(commands, layout->replay);
-    const rg_stand_ins s = { layout->stand_ins, read, count };
+    const rg_stand_ins s = { layout->stand_ins, read, layout->inputs_count };
     return rg_commands_repeat(commands, layout->recorded, &s);
 }

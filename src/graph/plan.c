@@ -93,11 +93,21 @@ static int32_t id_of(const rg_value *value)
 static void take_run_number(const rg_plan *plan, const rg_node *node, void *desc, rg_step *step)
 {
     memcpy(desc, node->desc, node->op->desc.size);
-    if (plan->run_slot < 0 || node->op->fusion.with_run_number == NULL ||
+    if (plan->run_slot < 0 || node->op->fusion.with_run_number == NULL || node->given != NULL ||
         !node->op->fusion.with_run_number(desc))
         return;
     int32_t *const values = node->gradient ? step->source : step->in;
     values[node->gradient ? step->outputs++ : step->inputs++] = plan->run_slot;
+}
+
+/* The index of the state that the node is given, or -1. */
+static int32_t find_given(const rg_plan *plan, const rg_node *node)
+{
+    for (int32_t k = 0; node->given != NULL && k < plan->given_count; k++) {
+        if (plan->given[k] == node->given->id)
+            return k;
+    }
+    return -1;
 }
 
 static rg_status make_step(rg_plan *plan, const rg_plan_draft *d, const rg_node *node,
@@ -108,6 +118,7 @@ static rg_status make_step(rg_plan *plan, const rg_plan_draft *d, const rg_node 
     *step = (rg_step){ .op = node->op,
                        .gradient = node->gradient,
                        .forward = forward != NULL ? d->step_of[forward->id] : -1,
+                       .given = find_given(plan, node),
                        .inputs = node->inputs,
                        .outputs = node->outputs };
     for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
@@ -121,7 +132,7 @@ static rg_status make_step(rg_plan *plan, const rg_plan_draft *d, const rg_node 
     for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
         step->source[i] = node->gradient ? id_of(node->x[i]) : -1;
         step->base[i] = -1;
-        const bool for_shape = node->gradient && node->forward == NULL;
+        const bool for_shape = node->gradient && forward == NULL && node->given == NULL;
         step->x[i] = for_shape || reads & (uint32_t)RG_READS_X << i ? id_of(node->x[i]) : -1;
     }
     for (int32_t i = 0; i < RG_MAX_OUTPUTS; i++)
@@ -256,26 +267,28 @@ static rg_status make_parameters(rg_plan *plan)
     return RG_OK;
 }
 
-static rg_status make_capacity(rg_plan *plan)
+static rg_status make_buffers(rg_plan *plan)
 {
     const size_t count = (size_t)plan->sources_count;
-    rg_source_buffers *capacity = &plan->buffers;
-    RG_TRY(rg_allocate_array(count, sizeof *capacity->descs, &capacity->descs));
-    RG_TRY(rg_allocate_array(count, sizeof *capacity->alignments, &capacity->alignments));
-    RG_TRY(rg_allocate_array(count, sizeof *capacity->read, &capacity->read));
-    RG_TRY(rg_allocate_array(count, sizeof *capacity->wholes, &capacity->wholes));
-    return rg_allocate_array(count, sizeof *capacity->pieces, &capacity->pieces);
+    rg_input_buffers *b = &plan->buffers;
+    RG_TRY(rg_allocate_array(count, sizeof *b->wholes, &b->wholes));
+    RG_TRY(rg_allocate_array(count, sizeof *b->pieces, &b->pieces));
+    RG_TRY(rg_allocate_array((size_t)plan->given_count, sizeof *b->given, &b->given));
+    return rg_plan_reserve_inputs(plan, plan->sources_count);
 }
 
-static void free_capacity(const rg_plan *plan)
+static void free_buffers(const rg_plan *plan)
 {
     const size_t count = (size_t)plan->sources_count;
-    const rg_source_buffers *capacity = &plan->buffers;
-    rg_release(allocator, capacity->descs, count * sizeof *capacity->descs);
-    rg_release(allocator, capacity->alignments, count * sizeof *capacity->alignments);
-    rg_release(allocator, capacity->read, count * sizeof *capacity->read);
-    rg_release(allocator, capacity->wholes, count * sizeof *capacity->wholes);
-    rg_release(allocator, capacity->pieces, count * sizeof *capacity->pieces);
+    const rg_input_buffers *b = &plan->buffers;
+    rg_release(allocator, b->tensors, b->capacity * sizeof *b->tensors);
+    rg_release(allocator, b->descs, b->capacity * sizeof *b->descs);
+    rg_release(allocator, b->alignments, b->capacity * sizeof *b->alignments);
+    rg_release(allocator, b->read, b->capacity * sizeof *b->read);
+    rg_release(allocator, b->given, (size_t)plan->given_count * sizeof *b->given);
+    rg_release(allocator, b->wholes, count * sizeof *b->wholes);
+    rg_release(allocator, b->pieces, count * sizeof *b->pieces);
+    rg_release(allocator, plan->given, plan->graph->given_count * sizeof *plan->given);
 }
 
 static rg_status fill_plan(rg_plan *plan, rg_plan_draft *d)
@@ -304,7 +317,9 @@ static rg_status fill_plan(rg_plan *plan, rg_plan_draft *d)
     if (status == RG_OK)
         make_run_slot(plan, d);
     if (status == RG_OK)
-        status = make_capacity(plan);
+        status = rg_plan_note_given(plan, d->runs);
+    if (status == RG_OK)
+        status = make_buffers(plan);
     for (int32_t s = 0; s < count && status == RG_OK; s++) {
         plan->steps_count = s + 1;
         status = make_step(plan, d, order[s], &plan->steps[s]);
@@ -385,7 +400,8 @@ static void free_arrays(rg_plan *plan)
     const size_t values = plan->slots_capacity;
     rg_release(allocator, plan->slots, values * sizeof *plan->slots);
     rg_release(allocator, plan->sources, values * sizeof *plan->sources);
-    free_capacity(plan);
+    if (plan->graph != NULL)
+        free_buffers(plan);
     rg_release(allocator, plan->parameters, values * sizeof *plan->parameters);
     rg_release(allocator, plan->listed, values * sizeof *plan->listed);
     rg_release(allocator, plan->steps, plan->nodes * sizeof *plan->steps);

@@ -7,6 +7,8 @@
 #include "graph/graph.h"
 #include "runtime/objects.h"
 
+#include <retrograde/graph_state.h>
+
 /* A node that runs, with all it needs of the graph: values by their ids, -1 for none. */
 typedef struct rg_step {
     const rg_op *op;
@@ -16,6 +18,7 @@ typedef struct rg_step {
     int32_t origin; /* its index among the steps of the plan */
     bool gradient;
     int32_t forward; /* of a gradient: the step whose state it reads, or -1 */
+    int32_t given;   /* of a gradient: which of the states that runs are given it reads, or -1 */
     int32_t inputs, outputs;
     int32_t in[RG_MAX_INPUTS], out[RG_MAX_INPUTS]; /* x and y; of a gradient dy and dx */
     int32_t source[RG_MAX_INPUTS];                 /* of a gradient: x, for their shapes */
@@ -65,11 +68,25 @@ typedef struct rg_memory_entry {
     int32_t last;  /* of a state: the last step that reads it */
 } rg_memory_entry;
 
+/* A state that runs are given, as a layout knows it. */
+typedef struct rg_given {
+    int64_t images;                  /* that have states of their own; 1: one state serves all */
+    bool stacked;                    /* images below rank 4 get a dimension that counts them */
+    int32_t inputs, count;           /* inputs of the forward pass; tensors of each state */
+    int32_t first;                   /* its first tensor among the inputs of a run */
+    int64_t at;                      /* its first state among those of a layout */
+    rg_tensor_desc x[RG_MAX_INPUTS]; /* of the forward pass, as the states have them */
+} rg_given;
+
 /* Storage and tensors for one set of source shapes. */
 typedef struct rg_layout_plan {
     struct rg_layout_plan *next;
-    rg_tensor_desc *sources;
-    size_t *alignments; /* of the sources: see rg_source_alignment() */
+    int32_t inputs_count;    /* the sources, and behind them the tensors of given states */
+    rg_tensor_desc *sources; /* by input */
+    size_t *alignments;      /* by input: see rg_source_alignment() */
+    rg_given *given;         /* by given state */
+    rg_state **given_states; /* of stand-ins: by given state, then by image */
+    int64_t given_count;
     rg_sequence sequence;
     rg_tensor **tensors; /* by value; NULL for sources */
     rg_state **states;   /* by step */
@@ -79,8 +96,8 @@ typedef struct rg_layout_plan {
     int64_t launches;
     rg_commands *recorded;
     size_t *ends;            /* by step: where its entries end */
-    rg_tensor **stand_ins;   /* by source */
-    rg_tensor **copies;      /* by source: where a replay reads it; NULL where none was needed */
+    rg_tensor **stand_ins;   /* by input */
+    rg_tensor **copies;      /* by input: where a replay reads it; NULL where none was needed */
     rg_replay *replay;       /* all that is recorded; NULL: it is recorded anew for each run */
     int32_t runs, failures;  /* encoded, up to the replay; attempts to make it */
     rg_memory_entry *memory; /* all tensors in the storage */
@@ -95,14 +112,26 @@ typedef struct rg_plan_update {
     rg_data_source data;
 } rg_plan_update;
 
-/* An entry for each source, while a run is recorded: there may be more of them than a stack holds.
- */
-typedef struct rg_source_buffers {
+/* What a run reads, while it is recorded: there may be more of it than a stack holds. The first
+ * four have an entry for each source, and behind them one for each tensor of the given states. */
+typedef struct rg_input_buffers {
+    rg_tensor **tensors;
     rg_tensor_desc *descs;
     size_t *alignments;
-    rg_tensor **read;             /* what the layout reads: the caller's, or copies */
-    rg_tensor **wholes, **pieces; /* of a batch of images: put together here; all that is read */
-} rg_source_buffers;
+    rg_tensor **read; /* what the layout reads: the caller's, or copies */
+    size_t capacity;
+    int32_t count;                /* used */
+    rg_given *given;              /* by given state */
+    rg_tensor **wholes, **pieces; /* by source, of a batch of images: put together here; all that is
+                                     read */
+} rg_input_buffers;
+
+/* States that a run is given: entry k * images + n is the k-th for image n. */
+typedef struct rg_given_states {
+    rg_state *const *states;
+    int64_t images; /* at least 1 */
+    bool stacked;   /* see rg_given */
+} rg_given_states;
 
 struct rg_plan {
     rg_device *device;
@@ -116,7 +145,9 @@ struct rg_plan {
     int32_t steps_count;
     int32_t *sources; /* their values */
     int32_t sources_count;
-    rg_source_buffers buffers;
+    rg_input_buffers buffers;
+    int32_t *given; /* states that runs are given: indices in the graph */
+    int32_t given_count;
     char **result_names;
     int32_t *results; /* their values */
     int32_t results_count;
@@ -239,10 +270,8 @@ void rg_claims_free(rg_claims *claims);
 
 /* ---- layout.c ---- */
 
-/* The layout for sources of these shapes and alignments (NULL: 0): an existing one, or a new one.
- */
-rg_status rg_plan_layout(rg_plan *plan, const rg_tensor_desc sources[], const size_t alignments[],
-                         rg_layout_plan **layout);
+/* The layout for the inputs in the plan's buffers: an existing one, or a new one. */
+rg_status rg_plan_layout(rg_plan *plan, rg_layout_plan **layout);
 void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout);
 /* How a source is aligned, as far as recording looks at it: whether it begins at a multiple of 16
  * bytes, where kernels of the backend want scratch of their own that depends on it. So there are
@@ -259,16 +288,66 @@ bool rg_plan_may_replay(const rg_plan *plan);
 /* Whether the recorded commands can read the source where it is; else they read a copy. */
 bool rg_layout_reads(const rg_plan *plan, const rg_layout_plan *layout, const rg_tensor *source,
                      int32_t index);
-/* Records a run of the layout. */
-rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_commands *commands,
-                           rg_tensor *const sources[]);
+/* Records a run of the layout with the inputs in the plan's buffers. */
+rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_commands *commands);
+/* A tensor in the storage of a layout. */
+rg_status rg_layout_tensor(const rg_plan *plan, const rg_layout_plan *layout,
+                           const rg_tensor_desc *desc, size_t offset, rg_tensor **tensor);
+/* Puts who makes the inputs of a step in front of the sentence about it. */
+void rg_layout_name_inputs(const rg_plan *plan, const rg_step *step, const rg_tensor_desc descs[]);
 /* Writes a number into all elements, and waits for it. */
 rg_status rg_layout_fill(rg_tensor *tensor, double number);
 
+/* ---- layout_record.c ---- */
+
+/* Records a run of a new layout, to be repeated. */
+rg_status rg_layout_record(rg_plan *plan, rg_layout_plan *layout, const rg_claims *c);
+/* The tensor of a value, or the stand-in of a source; NULL for -1. */
+rg_tensor *rg_layout_value(const rg_layout_plan *layout, int32_t value);
+
+/* ---- given_state.c ---- */
+
+/* Notes which states the gradient nodes that run are given. */
+rg_status rg_plan_note_given(rg_plan *plan, const bool runs[]);
+/* Puts the states behind the sources in the plan's buffers, if they fit. With `commands` they must
+ * also be ready to be read. */
+rg_status rg_plan_take_given(rg_plan *plan, const rg_commands *commands,
+                             const rg_given_states *given, const char *who);
+/* The shape of input i of the forward pass, of all images together. */
+rg_tensor_desc rg_given_shape(const rg_given *given, int32_t i);
+/* Whether two layouts are for states of the same shapes. */
+bool rg_given_same(const rg_given *a, const rg_given *b);
+/* States of a new layout whose tensors are stand-ins. */
+rg_status rg_layout_make_given(const rg_plan *plan, rg_layout_plan *layout);
+/* Records a gradient whose images have states of their own. */
+rg_status rg_layout_record_images(const rg_layout_plan *layout, const rg_step *step);
+/* Temporary states must have a read left for every step that reads them; then lowers them. */
+rg_status rg_plan_check_given_counts(const rg_plan *plan, const rg_given_states *given,
+                                     const char *who);
+void rg_plan_count_given(const rg_plan *plan, const rg_given_states *given);
+
 /* ---- encode.c ---- */
+
+/* Allocates memory for `count` inputs of a run. */
+rg_status rg_plan_reserve_inputs(rg_plan *plan, int64_t count);
+/* rg_plan_prepare() and rg_plan_encode() with states. */
+rg_status rg_plan_prepare_given(rg_plan *plan, const rg_tensor_desc sources[],
+                                const rg_given_states *given, const char *who);
+rg_status rg_plan_encode_given(rg_plan *plan, rg_commands *commands, rg_tensor *const sources[],
+                               const rg_given_states *given, const char *who);
+/* Refuses a tensor of another device, or one that the run writes. */
+rg_status rg_plan_check_input(const rg_plan *plan, const rg_commands *commands, const char *kind,
+                              const char *name, const rg_tensor *tensor);
 
 /* Records that the next run has the next number. */
 rg_status rg_plan_record_run(rg_plan *plan, rg_commands *commands);
+
+/* ---- plan_run.c ---- */
+
+/* rg_plan_encode_batch() with states, which are NULL for a plan that is given none. */
+rg_status rg_plan_encode_images(rg_plan *plan, rg_commands *commands, int64_t count,
+                                rg_tensor *const sources[], rg_state *const states[],
+                                const char *who);
 
 /* ---- plan_describe.c ---- */
 

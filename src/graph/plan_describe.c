@@ -59,6 +59,16 @@ uint64_t rg_plan_source_reads(const rg_plan *plan, int32_t index)
     return reads;
 }
 
+uint64_t rg_plan_source_state_reads(const rg_plan *plan, int32_t index)
+{
+    uint64_t reads = 0;
+    if (index < 0 || index >= rg_plan_source_states(plan))
+        return 0;
+    for (int32_t s = 0; s < rg_plan_steps(plan); s++)
+        reads += step_at(plan, s)->given == index;
+    return reads;
+}
+
 /* ---- shapes ---- */
 
 rg_status rg_plan_shape(const rg_plan *plan, const char *label, int32_t output,

@@ -15,6 +15,18 @@ const char *rg_plan_source_name(const rg_plan *plan, int32_t index)
                : NULL;
 }
 
+int32_t rg_plan_source_states(const rg_plan *plan)
+{
+    return plan != NULL ? plan->given_count : 0;
+}
+
+const char *rg_plan_source_state_name(const rg_plan *plan, int32_t index)
+{
+    return index >= 0 && index < rg_plan_source_states(plan)
+               ? plan->graph->given[plan->given[index]]->name
+               : NULL;
+}
+
 int32_t rg_plan_steps(const rg_plan *plan)
 {
     return plan == NULL            ? 0

@@ -173,15 +173,16 @@ static bool are_images(const rg_plan *plan, int64_t count, rg_tensor *const sour
 }
 
 /* Sources in one piece each: `wholes` are temporaries made here, NULL where the caller's serves. */
-static rg_status gather_all(rg_plan *plan, rg_commands *commands, int64_t count,
-                            rg_tensor *const sources[], rg_tensor *wholes[], rg_tensor *pieces[])
+static rg_status gather_all(rg_plan *plan, rg_commands *commands, rg_tensor *const sources[],
+                            const rg_given_states *given, const char *who)
 {
-    const bool stacks = are_images(plan, count, sources);
+    rg_tensor **const wholes = plan->buffers.wholes, **const pieces = plan->buffers.pieces;
     for (int32_t i = 0; i < plan->sources_count; i++) {
-        const gathering g = {
-            .commands = commands, .count = count, .images = sources + i * count, .stacks = stacks
-        };
-        pieces[i] = sources[i * count];
+        const gathering g = { .commands = commands,
+                              .count = given->images,
+                              .images = sources + i * given->images,
+                              .stacks = given->stacked };
+        pieces[i] = g.images[0];
         if (is_one_tensor(&g))
             continue;
         RG_TRY(gather(plan, g, rg_plan_source_name(plan, i), &wholes[i]));
@@ -189,11 +190,11 @@ static rg_status gather_all(rg_plan *plan, rg_commands *commands, int64_t count,
     }
     rg_tensor_desc *const descs = plan->buffers.descs;
     for (int32_t i = 0; i < plan->sources_count; i++) {
-        RG_CHECK(pieces[i] != NULL, RG_INVALID_ARGUMENT,
-                 "rg_plan_encode_batch: the source '%s' is NULL", rg_plan_source_name(plan, i));
+        RG_CHECK(pieces[i] != NULL, RG_INVALID_ARGUMENT, "%s: the source '%s' is NULL", who,
+                 rg_plan_source_name(plan, i));
         descs[i] = pieces[i]->desc;
     }
-    RG_TRY(rg_plan_prepare(plan, descs)); /* tells how often sources are read */
+    RG_TRY(rg_plan_prepare_given(plan, descs, given, who)); /* tells how often sources are read */
     for (int32_t i = 0; i < plan->sources_count; i++) {
         const uint64_t reads = rg_plan_source_reads(plan, i);
         if (wholes[i] != NULL && reads > 1)
@@ -244,27 +245,26 @@ static void count_images(const rg_plan *plan, int64_t count, rg_tensor *const so
     }
 }
 
-rg_status rg_plan_encode_batch(rg_plan *plan, rg_commands *commands, int64_t count,
-                               rg_tensor *const sources[])
+rg_status rg_plan_encode_images(rg_plan *plan, rg_commands *commands, int64_t count,
+                                rg_tensor *const sources[], rg_state *const states[],
+                                const char *who)
 {
-    RG_CHECK_NOT_NULL(plan);
-    RG_TRY(rg_commands_recording(commands, __func__));
-    RG_CHECK(count > 0 && count <= INT32_MAX, RG_INVALID_ARGUMENT,
-             "rg_plan_encode_batch: count must be between 1 and 2147483647, not %" PRId64, count);
+    RG_TRY(rg_commands_recording(commands, who));
     RG_CHECK(sources != NULL || plan->sources_count == 0, RG_INVALID_ARGUMENT,
-             "rg_plan_encode_batch: sources is NULL");
+             "%s: sources is NULL", who);
     RG_CHECK(commands->queue->device == plan->device, RG_INVALID_ARGUMENT,
-             "rg_plan_encode_batch: the commands and the plan are on different devices (%s, %s)",
+             "%s: the commands and the plan are on different devices (%s, %s)", who,
              commands->queue->device->name, plan->device->name);
+    const rg_given_states given = { states, count, are_images(plan, count, sources) };
     const rg_mark mark = rg_commands_mark(commands);
-    rg_tensor **const wholes = plan->buffers.wholes, **const pieces = plan->buffers.pieces;
+    rg_tensor **const wholes = plan->buffers.wholes;
     for (int32_t i = 0; i < plan->sources_count; i++)
         wholes[i] = NULL;
-    rg_status status = gather_all(plan, commands, count, sources, wholes, pieces);
+    rg_status status = gather_all(plan, commands, sources, &given, who);
     if (status == RG_OK)
         status = check_images_count(plan, commands, count, sources);
     if (status == RG_OK)
-        status = rg_plan_encode(plan, commands, pieces);
+        status = rg_plan_encode_given(plan, commands, plan->buffers.pieces, &given, who);
     if (status == RG_OK)
         count_images(plan, count, sources, wholes);
     for (int32_t i = 0; i < plan->sources_count; i++) {

@@ -65,6 +65,8 @@ static bool collide(const rg_access *a, const rg_access *b, bool summed)
 {
     if (a->image == b->image || !(a->written || b->written))
         return false;
+    if (!has_address(a->tensor) && a->tensor->storage != b->tensor->storage)
+        return false; /* ranges of the heap never overlap while both are in use */
     if (summed && a->tensor == b->tensor && a->written && b->written)
         return false;
     return rg_shape_overlaps(&a->tensor->desc, &b->tensor->desc,

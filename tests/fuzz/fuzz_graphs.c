@@ -3,7 +3,7 @@
 /* What the fuzz targets do with a graph that was read: write it again, plan it, run it. */
 #include "fuzz.h"
 
-#include "runtime/objects.h"
+#include "graph/plan.h"
 
 #include <retrograde/files.h>
 
@@ -55,13 +55,56 @@ static bool is_small(const rg_plan *plan)
     return true;
 }
 
-static void run(rg_plan *plan, rg_tensor *const sources[])
+/* A state that the plan is given: of the graph's descriptor, for small inputs, filled or not. */
+static rg_state *make_state(const rg_plan *plan, int32_t index, fuzz_input *input)
+{
+    const rg_state_value *value = plan->graph->given[plan->given[index]];
+    const int32_t inputs = rg_op_inputs(value->op, value->desc);
+    rg_kernel *kernel = NULL;
+    rg_tensor *x[RG_MAX_INPUTS] = { NULL };
+    rg_state *state = NULL;
+    bool made = FUZZ_TRY(rg_kernel_create(fuzz_reader_device(), value->op, value->desc, &kernel));
+    for (int32_t i = 0; made && i < inputs; i++) {
+        x[i] = make_source(input);
+        made = x[i] != NULL;
+    }
+    if (made && FUZZ_TRY(rg_state_create(kernel, x, &state))) {
+        for (int32_t i = 0; i < rg_state_count(state); i++)
+            fuzz_zero(state->tensors[i]);
+        state->filled = (fuzz_byte(input) & 7) != 0;
+    }
+    for (int32_t i = 0; i < inputs; i++)
+        rg_tensor_destroy(x[i]);
+    rg_kernel_destroy(kernel);
+    return state;
+}
+
+static void run_with_states(rg_plan *plan, rg_commands *commands, rg_tensor *const sources[],
+                            rg_state *const states[])
+{
+    const int64_t count = rg_plan_sources(plan), given = rg_plan_source_states(plan);
+    rg_tensor *images[2 * MOST_SOURCES];
+    rg_state *of_images[2 * MOST_SOURCES];
+    (void)FUZZ_TRY(rg_plan_encode_with_states(plan, commands, sources, count, states, given));
+    for (int64_t i = 0; i < 2 * count; i++)
+        images[i] = sources[i / 2];
+    for (int64_t i = 0; i < 2 * given; i++)
+        of_images[i] = states[i / 2];
+    (void)FUZZ_TRY(rg_plan_encode_batch_with_states(plan, commands, 2, images, 2 * count, of_images,
+                                                    2 * given));
+}
+
+static void run(rg_plan *plan, rg_tensor *const sources[], rg_state *const states[])
 {
     rg_queue *queue = NULL;
     rg_commands *commands = NULL;
     FUZZ_CHECK(rg_queue_create(fuzz_reader_device(), &queue) == RG_OK);
     FUZZ_CHECK(rg_commands_create(queue, &commands) == RG_OK);
-    if (FUZZ_TRY(rg_plan_encode(plan, commands, sources)) && FUZZ_TRY(rg_commands_commit(commands)))
+    if (rg_plan_source_states(plan) > 0)
+        run_with_states(plan, commands, sources, states);
+    else
+        (void)FUZZ_TRY(rg_plan_encode(plan, commands, sources));
+    if (FUZZ_TRY(rg_commands_commit(commands)))
         (void)FUZZ_TRY(rg_commands_wait(commands));
     rg_commands_destroy(commands);
     rg_queue_destroy(queue);
@@ -71,16 +114,25 @@ void fuzz_run_plan(rg_plan *plan, fuzz_input *input)
 {
     const int32_t count = rg_plan_sources(plan);
     rg_tensor *sources[MOST_SOURCES] = { NULL };
+    rg_state *states[MOST_SOURCES] = { NULL };
     rg_tensor_desc descs[MOST_SOURCES];
-    bool made = count <= MOST_SOURCES;
+    const int32_t given = rg_plan_source_states(plan);
+    bool made = count <= MOST_SOURCES && given <= MOST_SOURCES;
     for (int32_t i = 0; made && i < count; i++) {
         sources[i] = make_source(input);
         made = sources[i] != NULL && rg_tensor_get_desc(sources[i], &descs[i]) == RG_OK;
     }
-    if (made && FUZZ_TRY(rg_plan_prepare(plan, descs)) && is_small(plan))
-        run(plan, sources);
-    for (int32_t i = 0; i < MOST_SOURCES; i++)
+    for (int32_t k = 0; made && k < given; k++) {
+        states[k] = make_state(plan, k, input);
+        made = states[k] != NULL;
+    }
+    if (made && FUZZ_TRY(rg_plan_prepare_with_states(plan, descs, count, states, given)) &&
+        is_small(plan))
+        run(plan, sources, states);
+    for (int32_t i = 0; i < MOST_SOURCES; i++) {
         rg_tensor_destroy(sources[i]);
+        rg_state_destroy(states[i]);
+    }
 }
 
 /* Parameters are what a graph says, so that a short text can ask for much: not here. */
