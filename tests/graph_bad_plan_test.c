@@ -109,6 +109,42 @@ static void test_shapes(rig *r)
     rg_graph_destroy(graph);
 }
 
+/* Sentences within sentences stand apart: the node, what it reads from whom, the op, its words. */
+static void test_sentences(rig *r)
+{
+    const rg_pool_desc pool = rg_pool_desc_default();
+    const rg_concat_desc concat = rg_concat_desc_default();
+    rg_graph *graph = graph_new();
+    rg_value *const x[] = { rg_graph_source(graph, "x"), rg_graph_source(graph, "other") };
+    rg_value *y = rg_node_output(rg_graph_concat(graph, &concat, x), 0);
+    EXPECT_OK(rg_graph_result(graph, rg_node_output(rg_graph_pool(graph, &pool, &y), 0), "y"));
+    rg_plan *plan = f64_plan(r->device, graph);
+    rg_tensor *row = filled(r->device, RG_F64, 1, DIMS(3), 1);
+    rg_tensor *grid = filled(r->device, RG_F64, 2, DIMS(3, 1), 1);
+    rg_tensor *const rows[] = { row, row }, *const mixed[] = { row, grid };
+    EXPECT(rg_plan_encode(plan, r->commands, rows) == RG_INVALID_ARGUMENT);
+    EXPECT(strncmp(rg_error_text(), "pool_1, of f64[6] from concat_0: pool: x ", 41) == 0);
+    EXPECT(rg_plan_encode(plan, r->commands, mixed) == RG_INVALID_ARGUMENT);
+    EXPECT(strncmp(rg_error_text(),
+                   "concat_0, of f64[3] from x, f64[3, 1] from other: concat: ", 58) == 0);
+    rg_kernel *kernel = NULL;
+    rg_state *states[2];
+    rg_tensor *results[2];
+    EXPECT_OK(rg_pool_create(r->device, &pool, &kernel));
+    EXPECT(rg_kernel_forward_alloc(kernel, r->commands, 2, rows, false, results, states) ==
+           RG_INVALID_ARGUMENT);
+    EXPECT(strncmp(rg_error_text(), "pool: x ", 8) == 0);
+    EXPECT(rg_kernel_forward_batch(kernel, r->commands, 2, rows, rows, NULL) ==
+           RG_INVALID_ARGUMENT);
+    EXPECT(strstr(rg_error_text(), "image 0: pool: x ") == rg_error_text() ||
+           strstr(rg_error_text(), "pool: ") == rg_error_text());
+    rg_kernel_destroy(kernel);
+    rg_tensor_destroy(row);
+    rg_tensor_destroy(grid);
+    rg_plan_destroy(plan);
+    rg_graph_destroy(graph);
+}
+
 static void test_sources(rig *r)
 {
     rg_graph *graph = graph_new();
@@ -188,6 +224,7 @@ int main(void)
     rig r = rig_open(1);
     test_null_plans(&r);
     test_shapes(&r);
+    test_sentences(&r);
     test_sources(&r);
     test_odd_results(&r);
     rig_close(&r);

@@ -28,9 +28,9 @@ static rg_status step_shapes(const rg_plan *plan, const rg_step *step, rg_tensor
     return RG_OK;
 }
 
-/* Who makes the inputs of a step, for the sentence about it. */
 void rg_layout_name_inputs(const rg_plan *plan, const rg_step *step, const rg_tensor_desc descs[])
 {
+    bool any = false;
     rg_error_prefix(": ");
     for (int32_t i = step->inputs - 1; i >= 0; i--) {
         char shape[RG_SHAPE_TEXT];
@@ -40,10 +40,11 @@ void rg_layout_name_inputs(const rg_plan *plan, const rg_step *step, const rg_te
         const char *maker = slot->name != NULL ? slot->name
                             : slot->made >= 0  ? plan->steps[slot->made].label
                                                : "a constant";
-        rg_error_prefix("%s%s from %s", i > 0 ? ", " : "",
-                        rg_shape_text(&descs[step->in[i]], shape), maker);
+        rg_error_prefix("%s from %s%s", rg_shape_text(&descs[step->in[i]], shape), maker,
+                        any ? ", " : "");
+        any = true;
     }
-    rg_error_prefix("%s, of ", step->label);
+    rg_error_prefix("%s%s", step->label, any ? ", of " : "");
 }
 
 static void constant_shape(const rg_plan *plan, int32_t value, rg_tensor_desc descs[])
