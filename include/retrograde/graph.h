@@ -217,6 +217,12 @@ RG_API bool rg_node_equal(const rg_node *a, const rg_node *b);
 /** A unique name that error texts use for the node; by default the op's name and a number. */
 RG_API rg_status rg_node_set_label(rg_node *node, const char *label);
 RG_API const char *rg_node_label(const rg_node *node);
+/** Gives a node of an op with windows a padding policy of the caller's own: a plan calls it once
+ * for each set of source shapes, in rg_plan_prepare() or rg_plan_encode(), and the gradient nodes
+ * of the node have the same windows. `context` must stay valid as long as the plans. NULL takes the
+ *  rule away. Copies of the graph have it, texts (JSON) do not. RG_UNSUPPORTED for other ops, and
+ *  for a gradient node that is given a state. */
+RG_API rg_status rg_node_set_padding_rule(rg_node *node, rg_padding_rule *rule, void *context);
 /** "conv1: conv groups=1 …", as rg_kernel_describe. */
 RG_API size_t rg_node_describe(const rg_node *node, char *text, size_t capacity);
 

@@ -10,6 +10,7 @@
 #define RETROGRADE_KERNEL_H
 
 #include <retrograde/commands.h>
+#include <retrograde/padding.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -88,6 +89,14 @@ RG_API rg_device *rg_kernel_device(const rg_kernel *kernel);
 /** Fills y[], rg_kernel_outputs() entries, with the shapes that forward gives for inputs x[]. */
 RG_API rg_status rg_kernel_shapes(const rg_kernel *kernel, const rg_tensor_desc x[],
                                   rg_tensor_desc y[]);
+
+/** A kernel whose padding and output size are the numbers that the rule, or with a NULL rule the
+ *  kernel's own policy, gives for inputs x[], `count` of them: MPS's
+ *  destinationImageDescriptorForSourceImages:, which sets `offset`. Shapes of results follow from
+ *  rg_kernel_shapes() of the new kernel. On failure *placed is NULL. RG_UNSUPPORTED for an op
+ *  without windows. */
+RG_API rg_status rg_kernel_place(const rg_kernel *kernel, const rg_tensor_desc x[], int32_t count,
+                                 rg_padding_rule *rule, void *context, rg_kernel **placed);
 
 /** Writes a description, "softmax kind=log axis=1", and a 0 byte into `text`; truncated if it
  *  does not fit. Returns the full length without the 0 byte; `text` may be NULL with capacity 0. */

@@ -80,6 +80,17 @@ typedef struct rg_placement {
     int64_t offset[2];
 } rg_placement;
 
+/** A padding policy of the caller's own, MPS's custom MPSNNPadding: places the windows of an op
+ *  (pool, conv, conv_transpose). `window` is what they are laid on, and *placement what the padding
+ *  of the descriptor suggests. The rule may change `output` and `before` of the placement; `after`
+ *  and `offset` follow from them. `desc` is a copy of the op's descriptor, such as an rg_pool_desc:
+ *  the rule may change it, too, as a hook of MPS may change properties of its kernel, but neither
+ *  its size nor the number of its inputs and outputs. It must give the same for the same sizes. A
+ *  status other than RG_OK becomes that of the caller. See rg_kernel_place() and
+ *  rg_node_set_padding_rule(). */
+typedef rg_status rg_padding_rule(void *context, const char *op, void *desc,
+                                  const rg_window *window, rg_placement *placement);
+
 /** Resolves a padding. Refuses sizes out of range or so large that positions overflow, and
  *  windows of which not one fits: RG_INVALID_ARGUMENT, *placement stays as it was. */
 RG_API rg_status rg_padding_resolve(const rg_padding *padding, const rg_window *window,

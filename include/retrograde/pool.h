@@ -63,6 +63,12 @@ typedef struct rg_pool_desc {
 } rg_pool_desc;
 RG_API rg_pool_desc rg_pool_desc_default(void);
 
+/** What MPSCNNPoolingNode and its subclasses make of a filterSize: windows of `size` by `size`
+ *  pixels with a stride of `size`, edge clamp, and a padding of SAME, centered, with the remainder
+ *  at the top and at the left. `dilated` is MPSCNNDilatedPoolingMaxNode, whose dilation is `size`,
+ *  too. */
+RG_API rg_pool_desc rg_pool_desc_mps_node(rg_pool_kind kind, int32_t size, bool dilated);
+
 /** Creates a pooling kernel; *desc is copied. On failure *kernel is NULL.
  *
  *      x (n, h, w, c)  ->  y (n, oh, ow, c)

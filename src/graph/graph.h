@@ -36,6 +36,8 @@ struct rg_node {
     void *desc;
     char *label;
     bool gradient;
+    rg_padding_rule *rule; /* places the windows, or NULL */
+    void *rule_context;
     rg_node *forward;             /* of a gradient node: whose state it reads, or NULL */
     int32_t inputs, outputs;      /* entries of in and out */
     rg_value *in[RG_MAX_INPUTS];  /* x, or dy, some of which may be NULL */

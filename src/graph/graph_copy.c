@@ -59,6 +59,8 @@ static rg_status copy_node(const rg_node *node, rg_graph *copy)
         RG_CHECK(state != NULL, RG_OUT_OF_MEMORY, "out of memory for the state of a node");
         state->handle = node->state_value->handle;
     }
+    made->rule = node->rule;
+    made->rule_context = node->rule_context;
     made->inputs = node->inputs;
     made->outputs = node->outputs;
     made->ends = node->ends;

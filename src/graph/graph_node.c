@@ -336,6 +336,18 @@ rg_status rg_node_set_label(rg_node *node, const char *label)
     return RG_OK;
 }
 
+rg_status rg_node_set_padding_rule(rg_node *node, rg_padding_rule *rule, void *context)
+{
+    RG_CHECK_NOT_NULL(node);
+    RG_CHECK(node->op->windows != NULL, RG_UNSUPPORTED,
+             "%s: %s has no windows that a padding rule places", node->label, node->op->name);
+    RG_CHECK(node->given == NULL, RG_UNSUPPORTED,
+             "%s: the state that runs are given places its windows", node->label);
+    node->rule = rule;
+    node->rule_context = rule != NULL ? context : NULL;
+    return RG_OK;
+}
+
 const char *rg_node_label(const rg_node *node)
 {
     return node != NULL ? node->label : "";

@@ -237,7 +237,8 @@ bool rg_node_equal(const rg_node *a, const rg_node *b)
     for (int32_t i = 0; same_outputs && i < a->outputs; i++)
         same_outputs = (a->out[i] != NULL) == (b->out[i] != NULL);
     return a->op == b->op && a->gradient == b->gradient && a->inputs == b->inputs && same_outputs &&
-           same_state && same_given(a, b) && rg_fields_equal(&a->op->desc, a->desc, b->desc) &&
+           same_state && same_given(a, b) && a->rule == b->rule &&
+           a->rule_context == b->rule_context && rg_fields_equal(&a->op->desc, a->desc, b->desc) &&
            same_values(a->in, b->in, a->inputs) && same_values(a->x, b->x, RG_MAX_INPUTS) &&
            same_values(a->y, b->y, RG_MAX_OUTPUTS);
 }

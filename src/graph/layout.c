@@ -11,13 +11,35 @@ static const rg_allocator *const allocator = &rg_default_allocator;
 
 /* ---- shapes ---- */
 
-static rg_status step_shapes(const rg_plan *plan, const rg_step *step, rg_tensor_desc descs[])
+/* The kernel of a step whose windows a rule places, for inputs x; gradients have that of their
+ * forward step. */
+static rg_status place_step(rg_sequence *s, rg_step *step, const rg_tensor_desc x[])
 {
+    _Alignas(16) char desc[RG_MAX_DESC];
+    rg_kernel *kernel = NULL;
+    if (step->rule == NULL)
+        return RG_OK;
+    const bool follows = step->forward >= 0;
+    const rg_kernel *from = follows ? s->steps[step->forward].kernel : step->kernel;
+    memcpy(desc, from->desc, step->op->desc.size);
+    if (!follows)
+        RG_TRY(rg_op_place(step->op, desc, x, step->rule, step->rule_context));
+    RG_TRY(rg_kernel_create(s->plan->device, step->op, desc, &kernel));
+    step->kernel = kernel;
+    step->own_kernel = true;
+    return RG_OK;
+}
+
+static rg_status step_shapes(rg_sequence *s, rg_step *step)
+{
+    const rg_plan *plan = s->plan;
+    rg_tensor_desc *const descs = s->descs;
     rg_tensor_desc y[RG_MAX_OUTPUTS], x[RG_MAX_INPUTS];
     for (int32_t i = 0; i < (step->gradient ? step->outputs : step->inputs); i++) {
         const int32_t value = step->gradient ? step->source[i] : step->in[i];
         x[i] = value >= 0 ? descs[value] : rg_given_shape(&plan->buffers.given[step->given], i);
     }
+    RG_TRY(place_step(s, step, x));
     if (!step->gradient)
         RG_TRY(step->op->shapes(step->kernel->desc, x, y));
     for (int32_t i = 0; i < step->outputs; i++) {
@@ -56,22 +78,24 @@ static void constant_shape(const rg_plan *plan, int32_t value, rg_tensor_desc de
 }
 
 /* The nodes of the graph, before anything is made of them: mistakes are told by their names. */
-static rg_status find_shapes(const rg_plan *plan, rg_tensor_desc descs[])
+static rg_status find_shapes(rg_sequence *s)
 {
+    const rg_plan *plan = s->plan;
+    rg_tensor_desc *const descs = s->descs;
     for (int32_t i = 0; i < plan->sources_count; i++)
         descs[plan->sources[i]] = plan->buffers.descs[i];
     for (int32_t v = 0; v < plan->slots_count; v++) {
         if (plan->slots[v].kind == RG_VALUE_PARAMETER)
             descs[v] = plan->slots[v].desc;
     }
-    for (int32_t s = 0; s < plan->steps_count; s++) {
+    for (int32_t n = 0; n < s->steps_count; n++) {
         for (int32_t i = 0; i < RG_MAX_INPUTS; i++) { /* constants, when first read */
-            constant_shape(plan, plan->steps[s].in[i], descs);
-            constant_shape(plan, plan->steps[s].source[i], descs);
+            constant_shape(plan, s->steps[n].in[i], descs);
+            constant_shape(plan, s->steps[n].source[i], descs);
         }
-        const rg_status status = step_shapes(plan, &plan->steps[s], descs);
+        const rg_status status = step_shapes(s, &s->steps[n]);
         if (status != RG_OK) {
-            rg_layout_name_inputs(plan, &plan->steps[s], descs);
+            rg_layout_name_inputs(plan, &plan->steps[n], descs);
             return status;
         }
     }
@@ -176,7 +200,7 @@ rg_status rg_layout_fill(rg_tensor *tensor, double number)
 static rg_status make_schedule(const rg_plan *plan, rg_sequence *sequence)
 {
     RG_TRY(rg_sequence_create(plan, sequence));
-    RG_TRY(find_shapes(plan, sequence->descs));
+    RG_TRY(find_shapes(sequence));
     RG_TRY(rg_sequence_fuse(sequence));
     if (plan->options.share_views)
         RG_TRY(rg_sequence_views(sequence));

@@ -114,8 +114,10 @@ static rg_status make_step(rg_plan *plan, const rg_plan_draft *d, const rg_node 
                            rg_step *step)
 {
     _Alignas(16) char desc[RG_MAX_DESC];
-    const rg_node *forward = node->forward;
+    const rg_node *forward = node->forward, *ruled = forward != NULL ? forward : node;
     *step = (rg_step){ .op = node->op,
+                       .rule = ruled->rule,
+                       .rule_context = ruled->rule_context,
                        .gradient = node->gradient,
                        .forward = forward != NULL ? d->step_of[forward->id] : -1,
                        .given = find_given(plan, node),

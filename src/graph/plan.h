@@ -13,7 +13,9 @@
 typedef struct rg_step {
     const rg_op *op;
     rg_kernel *kernel;
-    bool own_kernel; /* made for a sequence */
+    bool own_kernel;       /* made for a sequence */
+    rg_padding_rule *rule; /* places the windows for each layout, or NULL */
+    void *rule_context;
     char *label;
     int32_t origin; /* its index among the steps of the plan */
     bool gradient;

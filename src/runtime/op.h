@@ -83,6 +83,15 @@ typedef struct rg_fusion_hooks {
     bool (*with_run_number)(void *desc);
 } rg_fusion_hooks;
 
+/* What ops that lay windows on an image tell about them. */
+typedef struct rg_window_hooks {
+    /* Checks the inputs, and fills in what windows are laid on, and where by the descriptor. */
+    rg_status (*place)(const void *desc, const rg_tensor_desc x[], rg_window *window,
+                       rg_placement *placement);
+    /* Puts these numbers into a descriptor, in place of its policy. */
+    void (*set)(void *desc, const rg_padding *padding, const int64_t output[2]);
+} rg_window_hooks;
+
 struct rg_op {
     const char *name, *text; /* "softmax", one line for people */
     rg_fields desc;
@@ -120,6 +129,7 @@ struct rg_op {
     bool (*shares_state)(const void *desc);
     bool updates; /* an optimizer: inputs `parameter` and `gradient`, outputs `new_<input>` */
     rg_fusion_hooks fusion;
+    const rg_window_hooks *windows; /* NULL: it has none */
     /* RG_READS_ bits of the gradient. */
     uint32_t (*reads)(const void *desc);
     uint32_t optional_dy;    /* bit j: dy[j] may be NULL; for 0, unless the op's header says more */
@@ -200,6 +210,11 @@ bool rg_call_streams(const rg_call *call, int64_t bytes);
 /* Makes a kernel of `op`; what every rg_<op>_create() calls. */
 rg_status rg_kernel_create(rg_device *device, const rg_op *op, const void *desc,
                            rg_kernel **kernel);
+
+/* Changes a descriptor of an op with windows: the numbers that a rule, or, if it is NULL, the
+ * descriptor itself gives for inputs x. */
+rg_status rg_op_place(const rg_op *op, void *desc, const rg_tensor_desc x[], rg_padding_rule *rule,
+                      void *context);
 
 /* The tensors of a state, in the order of the op's slots. */
 const rg_tensor *rg_state_slot_tensor(const rg_state *state, int32_t index);

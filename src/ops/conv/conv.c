@@ -53,6 +53,23 @@ static rg_status place(const rg_conv_desc *d, const rg_tensor_desc *x, const rg_
     return rg_conv_place(&d->padding, window, "conv", at);
 }
 
+static rg_status place_windows(const void *desc, const rg_tensor_desc x[], rg_window *window,
+                               rg_placement *placement)
+{
+    const rg_conv_desc *d = desc;
+    RG_TRY(rg_conv_check_inputs(x, d->bias, "conv"));
+    return place(d, &x[0], &x[1], window, placement);
+}
+
+static void set_placement(void *desc, const rg_padding *padding, const int64_t output[2])
+{
+    rg_conv_desc *d = desc;
+    d->padding = *padding;
+    memcpy(d->output, output, sizeof d->output);
+}
+
+static const rg_window_hooks windows = { place_windows, set_placement };
+
 static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
 {
     const rg_conv_desc *d = desc;
@@ -120,8 +137,8 @@ static bool take_bias(void *desc)
 RG_OP_DEFINE(conv, .text = "convolution", .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "w", "b", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
-             .count_inputs = count_inputs, .check = check, .shapes = shapes, .state = make_slots,
-             .reads = reads, .wide_gradients = 6, .forward = rg_conv_forward,
+             .count_inputs = count_inputs, .windows = &windows, .check = check, .shapes = shapes,
+             .state = make_slots, .reads = reads, .wide_gradients = 6, .forward = rg_conv_forward,
              .gradient = rg_conv_gradient, .fusion = { .take_bias = take_bias }, .own = &kind,
              .strategies = rg_conv_strategies);
 

@@ -74,6 +74,25 @@ static rg_status place(const rg_conv_transpose_desc *d, const rg_tensor_desc *x,
     return RG_OK;
 }
 
+static rg_status place_windows(const void *desc, const rg_tensor_desc x[], rg_window *window,
+                               rg_placement *placement)
+{
+    const rg_conv_transpose_desc *d = desc;
+    RG_TRY(rg_conv_check_inputs(x, d->bias, "conv_transpose"));
+    return place(d, &x[0], &x[1], window, placement);
+}
+
+static void set_placement(void *desc, const rg_padding *padding, const int64_t output[2])
+{
+    rg_conv_transpose_desc *d = desc;
+    d->padding = *padding;
+    memcpy(d->output, output, sizeof d->output);
+    d->by_offset = false;
+    d->kernel_offset[0] = d->kernel_offset[1] = 0;
+}
+
+static const rg_window_hooks windows = { place_windows, set_placement };
+
 static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
 {
     const rg_conv_transpose_desc *d = desc;
@@ -155,8 +174,8 @@ RG_OP_DEFINE(conv_transpose, .text = "transposed convolution",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "w", "b", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
-             .count_inputs = count_inputs, .check = check, .shapes = shapes, .state = make_slots,
-             .reads = reads, .wide_gradients = 6, .forward = rg_conv_forward,
+             .count_inputs = count_inputs, .windows = &windows, .check = check, .shapes = shapes,
+             .state = make_slots, .reads = reads, .wide_gradients = 6, .forward = rg_conv_forward,
              .gradient = rg_conv_gradient, .fusion = { .take_bias = take_bias }, .own = &kind,
              .launches = &rg_kernels_conv, .strategies = rg_conv_strategies);
 

@@ -24,6 +24,19 @@ rg_pool_desc rg_pool_desc_default(void)
     return defaults;
 }
 
+rg_pool_desc rg_pool_desc_mps_node(rg_pool_kind kind, int32_t size, bool dilated)
+{
+    rg_pool_desc desc = defaults;
+    desc.kind = kind;
+    desc.edge = RG_POOL_CLAMP;
+    desc.padding.policy = RG_PADDING_SAME;
+    for (int i = 0; i < 2; i++) {
+        desc.window[i] = desc.stride[i] = size;
+        desc.dilation[i] = dilated ? size : 1;
+    }
+    return desc;
+}
+
 static const char *const kinds[] = { "max", "average", "l2", NULL };
 static const char *const edges[] = { "zero", "clamp", NULL };
 
@@ -64,18 +77,25 @@ static const rg_op_name names[] = {
     { "MPSCNNPoolingL2NormGradient", true, "kind=l2 stride=1,1", IMAGE_GRAD, 3, 4 },
     { "MPSCNNDilatedPoolingMaxGradient", true, "kind=max stride=1,1", IMAGE_GRAD, 3, 4 },
     { "MPSCNNPoolingGradient", true, "kind=max stride=1,1", IMAGE_GRAD, 3, 4 },
-    /* nodes have a clamped edge */
-    { "MPSCNNPoolingMaxNode", false, "kind=max stride=1,1 edge=clamp", IMAGE, 3, 4 },
-    { "MPSCNNPoolingAverageNode", false, "kind=average stride=1,1 edge=clamp", IMAGE, 3, 4 },
-    { "MPSCNNPoolingL2NormNode", false, "kind=l2 stride=1,1 edge=clamp", IMAGE, 3, 4 },
-    { "MPSCNNDilatedPoolingMaxNode", false, "kind=max stride=1,1 edge=clamp", IMAGE, 3, 4 },
-    { "MPSCNNPoolingGradientNode", true, "kind=max stride=1,1 edge=clamp", IMAGE_GRAD, 3, 4 },
-    { "MPSCNNPoolingMaxGradientNode", true, "kind=max stride=1,1 edge=clamp", IMAGE_GRAD, 3, 4 },
-    { "MPSCNNPoolingAverageGradientNode", true, "kind=average stride=1,1 edge=clamp", IMAGE_GRAD, 3,
+    /* nodes have a clamped edge and MPS's default policy */
+    { "MPSCNNPoolingMaxNode", false, "kind=max stride=1,1 edge=clamp padding.policy=same", IMAGE, 3,
       4 },
-    { "MPSCNNPoolingL2NormGradientNode", true, "kind=l2 stride=1,1 edge=clamp", IMAGE_GRAD, 3, 4 },
-    { "MPSCNNDilatedPoolingMaxGradientNode", true, "kind=max stride=1,1 edge=clamp", IMAGE_GRAD, 3,
-      4 },
+    { "MPSCNNPoolingAverageNode", false, "kind=average stride=1,1 edge=clamp padding.policy=same",
+      IMAGE, 3, 4 },
+    { "MPSCNNPoolingL2NormNode", false, "kind=l2 stride=1,1 edge=clamp padding.policy=same", IMAGE,
+      3, 4 },
+    { "MPSCNNDilatedPoolingMaxNode", false, "kind=max stride=1,1 edge=clamp padding.policy=same",
+      IMAGE, 3, 4 },
+    { "MPSCNNPoolingGradientNode", true, "kind=max stride=1,1 edge=clamp padding.policy=same",
+      IMAGE_GRAD, 3, 4 },
+    { "MPSCNNPoolingMaxGradientNode", true, "kind=max stride=1,1 edge=clamp padding.policy=same",
+      IMAGE_GRAD, 3, 4 },
+    { "MPSCNNPoolingAverageGradientNode", true,
+      "kind=average stride=1,1 edge=clamp padding.policy=same", IMAGE_GRAD, 3, 4 },
+    { "MPSCNNPoolingL2NormGradientNode", true, "kind=l2 stride=1,1 edge=clamp padding.policy=same",
+      IMAGE_GRAD, 3, 4 },
+    { "MPSCNNDilatedPoolingMaxGradientNode", true,
+      "kind=max stride=1,1 edge=clamp padding.policy=same", IMAGE_GRAD, 3, 4 },
     { .name = NULL },
 };
 
@@ -105,16 +125,21 @@ int32_t rg_pool_row_dim(const rg_tensor_desc *x)
     return x->rank - 3;
 }
 
+static rg_window window_of(const rg_pool_desc *d, const rg_tensor_desc *x)
+{
+    const int32_t row = rg_pool_row_dim(x);
+    return (rg_window){ .source = { x->dims[row], x->dims[row + 1] },
+                        .window = { d->window[0], d->window[1] },
+                        .stride = { d->stride[0], d->stride[1] },
+                        .dilation = { d->dilation[0], d->dilation[1] },
+                        .output = { d->output[0], d->output[1] },
+                        .ceil_mode = d->ceil_mode };
+}
+
 rg_status rg_pool_place(const rg_pool_desc *d, const rg_tensor_desc *x, rg_placement *placement)
 {
     const int64_t most = INT64_C(1) << 30; /* so that kernels can count in 32 bits */
-    const int32_t row = rg_pool_row_dim(x);
-    const rg_window window = { .source = { x->dims[row], x->dims[row + 1] },
-                               .window = { d->window[0], d->window[1] },
-                               .stride = { d->stride[0], d->stride[1] },
-                               .dilation = { d->dilation[0], d->dilation[1] },
-                               .output = { d->output[0], d->output[1] },
-                               .ceil_mode = d->ceil_mode };
+    const rg_window window = window_of(d, x);
     const rg_status status = rg_padding_resolve(&d->padding, &window, placement);
     if (status != RG_OK) {
         rg_error_prefix("pool: ");
@@ -136,14 +161,31 @@ rg_status rg_pool_place(const rg_pool_desc *d, const rg_tensor_desc *x, rg_place
     return RG_OK;
 }
 
-static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+static rg_status place(const void *desc, const rg_tensor_desc x[], rg_window *window,
+                       rg_placement *placement)
 {
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
              "pool: x is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x->dtype));
     RG_CHECK(x->rank == 3 || x->rank == 4, RG_INVALID_ARGUMENT,
              "pool: x has rank %d; it must be an image (h, w, c) or a batch (n, h, w, c)", x->rank);
+    *window = window_of(desc, x);
+    return rg_pool_place(desc, x, placement);
+}
+
+static void set_placement(void *desc, const rg_padding *padding, const int64_t output[2])
+{
+    rg_pool_desc *d = desc;
+    d->padding = *padding;
+    memcpy(d->output, output, sizeof d->output);
+}
+
+static const rg_window_hooks windows = { place, set_placement };
+
+static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_desc y[])
+{
+    rg_window window;
     rg_placement placement;
-    RG_TRY(rg_pool_place(desc, x, &placement));
+    RG_TRY(place(desc, x, &window, &placement));
     int64_t dims[4];
     memcpy(dims, x->dims, sizeof dims);
     dims[rg_pool_row_dim(x)] = placement.output[0];
@@ -209,8 +251,9 @@ RG_OP_DEFINE(pool, .text = "max, average and L2 pooling",
              .outputs = (const char *const[]){ "y", "indices", NULL }, .names = names,
              .aliases = (const rg_alias[]){ RG_X_AS_DX(0, 0), 0 }, .count_outputs = count_outputs,
              .count_gradients = count_gradients, .check = check, .shapes = shapes,
-             .state = make_slots, .reads = reads, .joins = joins, .forward = rg_pool_forward,
-             .gradient = rg_pool_gradient, .strategies = rg_pool_strategies);
+             .state = make_slots, .reads = reads, .windows = &windows, .joins = joins,
+             .forward = rg_pool_forward, .gradient = rg_pool_gradient,
+             .strategies = rg_pool_strategies);
 
 rg_status rg_pool_create(rg_device *device, const rg_pool_desc *desc, rg_kernel **kernel)
 {
