@@ -14,7 +14,7 @@
 typedef struct request {
     const char *out, *dtype;
     int64_t opset, height, width, channels, classes, seed;
-    bool fold_batch_norm, probabilities, help;
+    bool fold_batch_norm, probabilities, raw_input, help;
 } request;
 
 static bool ends_with(const char *text, const char *end)
@@ -42,8 +42,7 @@ static rg_status export_checkpoint(const char *path, const request *q, rg_device
 {
     rg_checkpoint *checkpoint;
     RG_PASS(rg_checkpoint_open(path, &checkpoint));
-    const rg_status status =
-        rg_checkpoint_write_onnx(checkpoint, device, desc, q->probabilities, q->out);
+    const rg_status status = rg_checkpoint_write_onnx(checkpoint, device, desc, q->out);
     rg_checkpoint_close(checkpoint);
     return status;
 }
@@ -123,6 +122,8 @@ static int check_request(const request *q, rg_onnx_write_desc *desc)
     static const char *const names[] = { "f32", "f64", "f16", "bf16" };
     desc->has_dtype = q->dtype != NULL;
     desc->fold_batch_norm = q->fold_batch_norm;
+    desc->probabilities = q->probabilities;
+    desc->raw_input = q->raw_input;
     for (int i = 0; i < 4 && q->dtype != NULL; i++) {
         if (strcmp(q->dtype, names[i]) == 0) {
             desc->dtype = (rg_dtype)i;
@@ -172,6 +173,8 @@ int rg_cmd_export(int argc, char **argv)
           "make batch normalization part of the layer before it" },
         { "probabilities", RG_OPTION_FLAG, &q.probabilities, NULL,
           "of a checkpoint: a second output with what predict prints" },
+        { "raw-input", RG_OPTION_FLAG, &q.raw_input, NULL,
+          "of a checkpoint: mean and deviation of images are not part of the file" },
         { "height", RG_OPTION_COUNT, &q.height, "N", "of the images of a model file (default 28)" },
         { "width", RG_OPTION_COUNT, &q.width, "N", "of the images of a model file (default 28)" },
         { "channels", RG_OPTION_COUNT, &q.channels, "N",

@@ -40,7 +40,7 @@ static void print_operands(const char *command)
         strcmp(command, "bench") == 0) {
         for (int32_t i = 0; rg_ops[i] != NULL; i++)
             printf(" %s", rg_ops[i]->name);
-    } else if (strcmp(command, "graph") == 0) {
+    } else if (strcmp(command, "graph") == 0 || strcmp(command, "export") == 0) {
         printf(" %s", values_of("model"));
     } else if (strcmp(command, "help") == 0) {
         for (const rg_command *c = rg_commands_of_program; c->name != NULL; c++)

@@ -9,6 +9,7 @@ Without the Python packages the first part alone is tested.
 """
 import json
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -210,28 +211,56 @@ def test_neurons(folder, np, onnx, runtime):
         np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-5 * abs(wanted).max())
 
 
-def test_trained(folder, np, onnx, runtime):
-    """A network trained on images of u8: the runtime agrees with predict."""
-    rng = np.random.default_rng(2)
-    labels = rng.integers(0, 3, 120)
-    images = (rng.integers(0, 60, (120, 12, 12, 3)) + 60 * labels[:, None, None, None]).astype(np.uint8)
-    np.savez(folder / "set.npz", x_train=images, y_train=labels.astype(np.int64), x_test=images[:20],
-             y_test=labels[:20].astype(np.int64))
-    succeed("train", "--data", folder / "set.npz", "--model", "resnet", "--epochs", 1, "--batch", 20, "--out",
-            folder / "run", "--threads", 1)
-    succeed("export", folder / "run", "-o", folder / "trained.onnx", "--probabilities")
-    onnx.checker.check_model(onnx.load(folder / "trained.onnx"), full_check=True)
-    session = runtime.InferenceSession(str(folder / "trained.onnx"))
-    for n in range(4):
+def agrees(folder, np, session, images, name, scale=None):
+    """The first output of the session, as probabilities, is what predict prints."""
+    for n in range(3):
         np.save(folder / "image.npy", images[n])
         said = json.loads(succeed("predict", folder / "run", folder / "image.npy", "--json", "--top", 3))
         wanted = np.zeros(3)
         for entry in said["classes"]:
             wanted[entry["number"]] = entry["probability"]
         x = images[n].transpose(2, 0, 1)[None].astype(np.float32) / 255
-        logits, probabilities = session.run(["logits", "probabilities"], {"images": x})
-        np.testing.assert_allclose(probabilities[0], wanted, atol=1e-5)
-        np.testing.assert_allclose(np.exp(logits[0]) / np.exp(logits[0]).sum(), wanted, atol=1e-5)
+        x = x if scale is None else (x - scale[0]) / scale[1]
+        logits = session.run(None, {name: x})[0][0]
+        np.testing.assert_allclose(np.exp(logits) / np.exp(logits).sum(), wanted, atol=1e-5)
+
+
+def test_trained(folder, np, onnx, runtime):
+    """Networks trained on images of u8, and trained further from a file: the runtime agrees with predict."""
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 3, 120)
+    images = (rng.integers(0, 60, (120, 12, 12, 3)) + 60 * labels[:, None, None, None]).astype(np.uint8)
+    np.savez(folder / "set.npz", x_train=images, y_train=labels.astype(np.int64), x_test=images[:20],
+             y_test=labels[:20].astype(np.int64))
+    train = ["--data", folder / "set.npz", "--epochs", 1, "--batch", 20, "--threads", 1]
+    succeed("train", *train, "--model", "resnet", "--out", folder / "run")
+    succeed("export", folder / "run", "-o", folder / "trained.onnx", "--probabilities")
+    onnx.checker.check_model(onnx.load(folder / "trained.onnx"), full_check=True)
+    session = runtime.InferenceSession(str(folder / "trained.onnx"))
+    agrees(folder, np, session, images, "images")
+    logits, probabilities = session.run(None, {"images": np.ones((1, 3, 12, 12), np.float32)})
+    np.testing.assert_allclose(np.exp(logits) / np.exp(logits).sum(), probabilities, atol=1e-6)
+
+    succeed("export", "resnet", "--height", 12, "--width", 12, "--channels", 3, "--classes", 3, "-o",
+            folder / "start.onnx")
+    shutil.rmtree(folder / "run")
+    succeed("train", folder / "start.onnx", *train, "--out", folder / "run")
+    for options in ([], ["--fold-batch-norm"], ["--opset", 21]):
+        succeed("export", folder / "run", *options, "-o", folder / "tuned.onnx")
+        tuned, start = onnx.load(folder / "tuned.onnx"), onnx.load(folder / "start.onnx")
+        onnx.checker.check_model(tuned, full_check=True)
+        assert [p.name for p in tuned.graph.output] == ["logits"]
+        agrees(folder, np, runtime.InferenceSession(str(folder / "tuned.onnx")), images, "images")
+        if not options: # two nodes in front, and all others as they were
+            assert [n.op_type for n in tuned.graph.node[:2]] == ["Sub", "Div"]
+            assert [n.output for n in tuned.graph.node[2:]] == [n.output for n in start.graph.node]
+            weights = {t.name: t.raw_data for t in tuned.graph.initializer}
+            scale = [np.frombuffer(weights[f"images.{word}"], "<f4").reshape(3, 1, 1) for word in ("mean", "deviation")]
+            assert all(weights[t.name] != t.raw_data for t in start.graph.initializer if t.name.endswith(".w"))
+    succeed("export", folder / "run", "--raw-input", "-o", folder / "raw.onnx")
+    raw = onnx.load(folder / "raw.onnx")
+    assert [n.SerializeToString() for n in raw.graph.node] == [n.SerializeToString() for n in start.graph.node]
+    agrees(folder, np, runtime.InferenceSession(str(folder / "raw.onnx")), images, "images", scale)
 
 
 def main():

@@ -78,13 +78,14 @@ RG_API rg_status rg_checkpoint_plan(const rg_checkpoint *checkpoint, rg_device *
 
 /** Writes its network as an ONNX model that any runtime takes: input "images" (batch, channels,
  *  height, width), output "logits". The images are those that rg_trainer_predict() takes: pixels of
- *  u8 count as 0 to 1, and mean and deviation of the training set are part of the file. `device`
- *  holds the weights meanwhile. Of `desc`, which may be NULL, inputs, mean, deviation, channels and
- *  flat_results are not used. With `probabilities` there is a second output of that name: softmax
- *  of classes, or sigmoid of labels. See rg_onnx_write(). */
+ *  u8 count as 0 to 1, and mean and deviation of the training set are part of the file. The network
+ *  of an ONNX model has the inputs, outputs and nodes of that model with its new parameters, unless
+ *  another operator set, dtype or folding is asked for. `device` holds the weights meanwhile. Of
+ *  `desc`, which may be NULL, inputs, names, mean, deviation, channels and flat_results are not
+ *  used. With `probabilities` there is a second output of that name: softmax of classes, or sigmoid
+ *  of labels. See rg_onnx_write(). */
 RG_API rg_status rg_checkpoint_write_onnx(const rg_checkpoint *checkpoint, rg_device *device,
-                                          const rg_onnx_write_desc *desc, bool probabilities,
-                                          const char *path);
+                                          const rg_onnx_write_desc *desc, const char *path);
 
 #ifdef __cplusplus
 }

@@ -142,6 +142,11 @@ typedef struct rg_onnx_write_input {
     rg_tensor_desc desc; /**< dimensions as the graph has them; the first may be -1: the batch */
 } rg_onnx_write_input;
 
+/** A source or result that has another name in the file. */
+typedef struct rg_onnx_write_name {
+    const char *graph, *file;
+} rg_onnx_write_name;
+
 /** How a network is written. Start from rg_onnx_write_desc_default(). */
 typedef struct rg_onnx_write_desc {
     uint32_t size; /**< of this struct; set by rg_onnx_write_desc_default() */
@@ -166,7 +171,13 @@ typedef struct rg_onnx_write_desc {
      *  reads it, channel by channel (default 0). */
     const double *mean, *deviation;
     int32_t channels;
+    const rg_onnx_write_name *names; /**< other names of sources and results (default NULL) */
+    int32_t name_count;
     const char *name; /**< of the graph in the file (default NULL: "retrograde") */
+    /* The options below are for checkpoints, see rg_checkpoint_write_onnx(). */
+    bool probabilities; /**< a second output, what rg_trainer_predict() gives (default false) */
+    bool raw_input; /**< the file takes (x - mean) / deviation; the caller computes it (default
+                         false: the file does) */
 } rg_onnx_write_desc;
 RG_API rg_onnx_write_desc rg_onnx_write_desc_default(void);
 

@@ -28,6 +28,16 @@ static const rg_onnx_entry *entry_of(const rg_export *e, const char *name, rg_on
     return NULL;
 }
 
+/* The name that a source or result has in the file. */
+static const char *file_name(const rg_export *e, const char *name)
+{
+    for (int32_t i = 0; i < e->desc.name_count; i++) {
+        if (strcmp(e->desc.names[i].graph, name) == 0)
+            return e->desc.names[i].file;
+    }
+    return name;
+}
+
 /* Of the results of an imported network, those that the file has, and gradients on request. */
 static bool is_written(const rg_export *e, const rg_result *result)
 {
@@ -124,11 +134,11 @@ static rg_status add_source(rg_export *e, const rg_value *value, bool first)
     }
     memcpy(made->shape, made->form.shape, sizeof made->shape);
     made->known = made->has_form = true;
-    made->form.name = value->name;
+    made->form.name = file_name(e, value->name);
     if (first && !e->desc.has_dtype && rg_dtype_is_data(desc.dtype))
         e->dtype = desc.dtype;
     rg_form_file_dims(&made->form, dims);
-    rg_proto_write_port(&e->inputs, 11, value->name, rg_export_type(e, desc.dtype), desc.rank,
+    rg_proto_write_port(&e->inputs, 11, made->form.name, rg_export_type(e, desc.dtype), desc.rank,
                         dims);
     return first && e->desc.channels > 0 ? normalize(e, &made->form) : RG_OK;
 }
@@ -151,9 +161,14 @@ static rg_status add_inputs(rg_export *e)
 }
 
 /* Names that stay: those of inputs, parameters and results. */
-static rg_status keep_name(rg_export *e, char *name)
+static rg_status keep_name(rg_export *e, const char *name)
 {
-    return rg_names_find(&e->names, name) != NULL ? RG_OK : rg_names_add(&e->names, name, name);
+    char *copy;
+    name = file_name(e, name);
+    if (rg_names_find(&e->names, name) != NULL)
+        return RG_OK;
+    RG_TRY(rg_arena_text(&e->arena, name, strlen(name), &copy));
+    return rg_names_add(&e->names, copy, copy);
 }
 
 static rg_status keep_names(rg_export *e)
@@ -250,7 +265,7 @@ static bool can_be_renamed(const rg_export *e, const rg_value *value, const char
     if (value->kind != RG_VALUE_OUTPUT)
         return false;
     for (size_t i = 0; i < e->graph->results_count; i++) {
-        if (now != NULL && strcmp(now, e->graph->results[i].name) == 0)
+        if (now != NULL && strcmp(now, file_name(e, e->graph->results[i].name)) == 0)
             return false;
     }
     for (const rg_emitted *node = e->first; node != NULL; node = node->next) {
@@ -310,9 +325,12 @@ static rg_status add_output(rg_export *e, const rg_result *result)
     if (same && !can_be_renamed(e, result->value, form.name))
         RG_TRY(rg_form_unary(e, "Identity", &form));
     rg_names_remove(&e->renamed, form.name);
-    RG_TRY(rg_names_add(&e->renamed, form.name, result->name));
+    const char *name = file_name(e, result->name);
+    char *copy;
+    RG_TRY(rg_arena_text(&e->arena, name, strlen(name), &copy));
+    RG_TRY(rg_names_add(&e->renamed, form.name, copy));
     rg_form_file_dims(&form, dims);
-    rg_proto_write_port(&e->outputs, 12, result->name, rg_export_type(e, form.shape[0].dtype), rank,
+    rg_proto_write_port(&e->outputs, 12, name, rg_export_type(e, form.shape[0].dtype), rank,
                         dims);
     return RG_OK;
 }
@@ -323,8 +341,21 @@ static rg_status add_constant_outputs(rg_export *e)
     const rg_onnx_network *network = e->source.network;
     for (size_t i = 0; network != NULL && i < network->entry_count; i++) {
         const rg_onnx_tensor_info *info = &network->entries[i].info;
-        RG_CHECK(info->role != RG_ONNX_OUTPUT || info->value != NULL, RG_UNSUPPORTED,
-                 "not covered: the output '%.80s' is constant", info->name);
+        const char *name;
+        void *data;
+        size_t bytes;
+        if (info->role != RG_ONNX_OUTPUT || info->value != NULL)
+            continue;
+        const rg_dtype dtype = rg_dtype_is_data(info->desc.dtype) ? e->dtype : info->desc.dtype;
+        const int32_t type = rg_onnx_type_of(dtype), rank = info->desc.rank;
+        RG_TRY(rg_export_name(e, info->name, ".constant", &name));
+        RG_TRY(rg_onnx_network_elements(network, &network->entries[i], dtype, &data, &bytes));
+        rg_proto_write_tensor(&e->tensors, 5, name, type, rank, info->desc.dims, data, bytes);
+        rg_proto_write_port(&e->outputs, 12, info->name, type, rank, info->desc.dims);
+        rg_release(allocator, data, bytes);
+        RG_TRY(rg_emit(e, "Identity"));
+        rg_emit_input(e, name);
+        rg_emit_output(e, info->name);
     }
     return RG_OK;
 }
@@ -333,7 +364,8 @@ static rg_status export_all(rg_export *e, rg_writer *writer)
 {
     const rg_graph *graph = e->graph;
     RG_TRY(rg_graph_status(graph));
-    RG_CHECK(graph->results_count > 0, RG_INVALID_ARGUMENT, "the graph has no results");
+    RG_CHECK(graph->results_count > 0 || e->source.network != NULL, RG_INVALID_ARGUMENT,
+             "the graph has no results");
     RG_TRY(rg_arena_take(&e->arena, graph->values_count, sizeof *e->values, &e->values));
     RG_TRY(rg_arena_take(&e->arena, graph->nodes_count, sizeof *e->live, &e->live));
     find_needed(e);

@@ -147,6 +147,28 @@ static rg_status emit_reduce(rg_export *e, const rg_reduce_desc *d, rg_form *for
     return rg_form_made(e, form);
 }
 
+/* The mean or the maximum of all pixels of an image is a pooling, which runtimes prefer. */
+static rg_status reduce_image(rg_export *e, const rg_node *node)
+{
+    const rg_reduce_desc *d = node->desc;
+    const char *weight;
+    rg_form form;
+    RG_TRY(rg_export_image(e, node->in[0], &form));
+    RG_TRY(rg_form_unary(e, d->kind == RG_REDUCE_MEAN ? "GlobalAveragePool" : "GlobalMaxPool",
+                         &form));
+    if (d->weight != 1) {
+        RG_TRY(rg_export_number(e, form.shape[0].dtype, d->weight, &weight));
+        RG_TRY(rg_form_binary(e, "Mul", &form, weight));
+    }
+    for (int32_t p = 0; p < RG_PROBES; p++) {
+        const int64_t dims[] = { form.shape[p].dims[0], 1, 1, form.shape[p].dims[3] };
+        form.shape[p] = rg_tensor_desc_dense(form.shape[p].dtype, 4, dims);
+    }
+    if (!d->keep_dims)
+        RG_TRY(rg_form_reshape(e, &form, e->values[node->out[0]->id].shape, rg_plain_order));
+    return rg_export_define(e, node, 0, &form);
+}
+
 rg_status rg_export_reduce(rg_export *e, const rg_node *node)
 {
     const rg_reduce_desc *d = node->desc;
@@ -165,6 +187,9 @@ rg_status rg_export_reduce(rg_export *e, const rg_node *node)
         if (reduced[k])
             axes[count++] = form.order[k];
     }
+    const bool pooled = d->kind == RG_REDUCE_MEAN || d->kind == RG_REDUCE_MAX;
+    if (pooled && rank == 4 && count == 2 && reduced[1] && reduced[2])
+        return reduce_image(e, node);
     RG_TRY(emit_reduce(e, d, &form, axes, count));
     if (!d->keep_dims)
         drop_dims(&form, reduced);
@@ -183,13 +208,16 @@ rg_status rg_export_loss(rg_export *e, const rg_node *node)
 {
     static const char *const reductions[] = { "none", "sum", "mean", NULL };
     const rg_loss_desc *d = node->desc;
+    const bool counted = d->reduction == RG_LOSS_SUM_BY_NON_ZERO_WEIGHTS && d->has_ignored;
+    const char *reduction = counted ? "mean" : reductions[d->reduction];
     const bool logs = d->kind == RG_LOSS_KULLBACK_LEIBLER;
     rg_form x, labels;
     RG_CHECK((d->kind == RG_LOSS_SOFTMAX_CROSS_ENTROPY || logs) &&
                  d->labels == RG_LOSS_CLASS_LABELS,
              RG_UNSUPPORTED, "a loss other than that of classes");
     RG_CHECK(!d->weights && d->weight == 1 && d->label_smoothing == 0 &&
-                 reductions[d->reduction] != NULL && !d->gradient_output &&
+                 reduction != NULL && (counted || !d->has_ignored || d->reduction != RG_LOSS_MEAN) &&
+                 !d->gradient_output &&
                  (d->across_batch || d->reduction == RG_LOSS_NONE),
              RG_UNSUPPORTED, "its weights, smoothing or reduction");
     RG_TRY(rg_export_image(e, node->in[0], &x));
@@ -197,7 +225,7 @@ rg_status rg_export_loss(rg_export *e, const rg_node *node)
     RG_TRY(rg_emit(e, logs ? "NegativeLogLikelihoodLoss" : "SoftmaxCrossEntropyLoss"));
     rg_emit_input(e, x.name);
     rg_emit_input(e, labels.name);
-    rg_emit_text(e, "reduction", reductions[d->reduction]);
+    rg_emit_text(e, "reduction", reduction);
     if (d->has_ignored)
         rg_emit_int(e, "ignore_index", d->ignored);
     RG_TRY(rg_form_made(e, &x));

@@ -251,9 +251,10 @@ static rg_status check_pool(const rg_export *e, const rg_pool_desc *d, const win
 }
 
 /* Padding that is counted, with a last window that reaches beyond it, which is not. */
-static bool counts_partly(const rg_pool_desc *d)
+static bool counts_partly(const rg_pool_desc *d, const rg_placement *at)
 {
-    return d->kind == RG_POOL_AVERAGE && d->edge == RG_POOL_CLAMP && d->count_include_pad &&
+    const bool beyond = at->after[0] > d->padding.bottom || at->after[1] > d->padding.right;
+    return beyond && d->kind == RG_POOL_AVERAGE && d->edge == RG_POOL_CLAMP && d->count_include_pad &&
            d->ceil_mode && d->padding.policy == RG_PADDING_EXPLICIT;
 }
 
@@ -285,7 +286,7 @@ rg_status rg_export_pool(rg_export *e, const rg_node *node)
     RG_TRY(rg_emit(e, whole ? global[d->kind] : types[d->kind]));
     rg_emit_input(e, form.name);
     if (!whole) {
-        if (counts_partly(d)) {
+        if (counts_partly(d, &at)) {
             w.after[0] = d->padding.bottom;
             w.after[1] = d->padding.right;
             rg_emit_int(e, "ceil_mode", 1);

@@ -133,6 +133,9 @@ rg_status rg_proto_read_text(rg_arena *arena, const rg_message_field *field, con
 rg_status rg_proto_elements(const rg_onnx *model, const rg_proto_tensor *tensor, void **data,
                             size_t *bytes);
 
+/* Whether a model that is kept without its weights has none for this tensor. */
+bool rg_proto_is_missing(const rg_onnx *model, const rg_proto_tensor *tensor);
+
 /* From the byte order of a file, the lowest byte first, to that of the machine, or back. */
 void rg_proto_byte_order(void *data, size_t bytes, size_t size);
 

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* An imported model, written again: everything as the file has it, byte by byte, except for the
- * initializers and constants that a plan has changed, and external data, which moves into the file.
- */
+ * initializers and constants that a plan has changed, external data, which moves into the file, and
+ * on request nodes in front that normalize the input. */
 #include "onnx/onnx_write.h"
 
 #include "core/dtype.h"
 #include "core/shape.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const rg_allocator *const allocator = &rg_default_allocator;
+
+enum { NAME = 600 };
 
 typedef struct rewrite {
     const rg_onnx_network *network;
@@ -18,6 +21,8 @@ typedef struct rewrite {
     rg_writer *writer;
     rg_names entries; /* parameters by their names */
     bool reshaped;    /* a parameter has other dimensions than in the file */
+    const rg_onnx_write_desc *desc;
+    char centered[NAME], normalized[NAME]; /* values in place of the input, or "" */
 } rewrite;
 
 /* Whether a parameter has other dimensions than its tensor in the file, as a new last layer has. */
@@ -57,7 +62,7 @@ static rg_status write_changed(rewrite *r, uint32_t number, const rg_onnx_entry 
              "'%.80s' has elements of type %s", tensor->name, rg_onnx_type_name(tensor->type));
     RG_TRY(rg_plan_elements(r->plan, entry->info.name, entry->info.order, dtype, &now, &now_bytes));
     rg_status status = RG_OK;
-    *changed = is_reshaped(entry);
+    *changed = is_reshaped(entry) || r->network->model->stripped;
     if (!*changed) {
         status = rg_proto_elements(r->network->model, tensor, &before, &before_bytes);
         *changed = status == RG_OK && now_bytes > 0 && memcmp(now, before, now_bytes) != 0;
@@ -89,6 +94,8 @@ static rg_status write_initializer(rewrite *r, const rg_proto_tensor *tensor, rg
         RG_TRY(write_changed(r, 5, entry, &changed));
     if (changed)
         return RG_OK;
+    RG_CHECK(!rg_proto_is_missing(r->network->model, tensor), RG_UNSUPPORTED,
+             "the elements of '%.80s' are not known", tensor->name);
     if (tensor->external)
         return write_inside(r, tensor);
     rg_write_bytes(r->writer, 5, message.at, rg_message_size(&message));
@@ -118,6 +125,115 @@ static rg_status write_constant(rewrite *r, const rg_proto_node *node, const rg_
     return RG_OK;
 }
 
+/* ---- a normalized input ---- */
+
+static bool reads(const rg_proto_node *node, const char *name)
+{
+    for (size_t i = 0; i < node->input_count; i++) {
+        if (strcmp(node->inputs[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A node that reads the normalized input instead. */
+static rg_status write_reader(rewrite *r, const rg_proto_node *node)
+{
+    const char *input = r->network->model->inputs[0].name;
+    rg_message message = node->message;
+    rg_message_field field;
+    rg_status failed = RG_OK;
+    size_t count = 0;
+    const uint8_t *from = message.at;
+    const size_t begin = rg_write_begin(r->writer);
+    while (rg_message_next(&message, &field, &failed)) {
+        if (field.number == 1 && strcmp(node->inputs[count++], input) == 0)
+            rg_write_text(r->writer, 1, r->normalized);
+        else
+            rg_write_raw(r->writer, from, (size_t)(message.at - from));
+        from = message.at;
+    }
+    rg_write_end(r->writer, 1, begin);
+    return failed;
+}
+
+static bool is_taken(const rg_onnx *model, const char *name)
+{
+    for (size_t i = 0; i < model->initializer_count; i++) {
+        if (strcmp(model->initializers[i].name, name) == 0)
+            return true;
+    }
+    for (size_t i = 0; i < model->node_count; i++) {
+        for (size_t j = 0; j < model->nodes[i].output_count; j++) {
+            if (strcmp(model->nodes[i].outputs[j], name) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+static void make_name(const rg_onnx *model, const char *suffix, char name[NAME])
+{
+    int length = snprintf(name, NAME, "%.500s.%s", model->inputs[0].name, suffix);
+    while (is_taken(model, name) && length + 1 < NAME) {
+        name[length++] = '_';
+        name[length] = 0;
+    }
+}
+
+static void write_binary(rewrite *r, const char *type, const char *a, const char *b, const char *y)
+{
+    const size_t begin = rg_write_begin(r->writer);
+    rg_write_text(r->writer, 1, a);
+    rg_write_text(r->writer, 1, b);
+    rg_write_text(r->writer, 2, y);
+    rg_write_text(r->writer, 3, y);
+    rg_write_text(r->writer, 4, type);
+    rg_write_end(r->writer, 1, begin);
+}
+
+/* A number for each channel of the input, along the dimension that it has them in. */
+static rg_status write_channels(rewrite *r, const char *name, const double numbers[])
+{
+    const rg_onnx *model = r->network->model;
+    const rg_proto_port *port = &model->inputs[0];
+    const int64_t channels = r->desc->channels;
+    const bool last = rg_onnx_has_channels_last(model, channels);
+    const int64_t dims[] = { 1, last ? 1 : channels, 1, last ? channels : 1 };
+    double bytes[256];
+    rg_dtype dtype = RG_F32;
+    RG_CHECK(rg_onnx_type_dtype(port->type, &dtype) && rg_dtype_is_data(dtype) &&
+                 channels <= (int64_t)(sizeof bytes / sizeof bytes[0]) &&
+                 (port->rank == 4 || channels == 1),
+             RG_UNSUPPORTED, "input '%.80s' cannot be normalized", port->name);
+    for (int64_t i = 0; i < channels; i++)
+        rg_element_set(bytes, dtype, i, numbers[i]);
+    rg_proto_write_tensor(r->writer, 5, name, port->type, port->rank == 4 ? 4 : 1,
+                          port->rank == 4 ? dims : &channels, bytes,
+                          (size_t)channels * rg_dtype_size(dtype));
+    return RG_OK;
+}
+
+/* (x - mean) / deviation, before all other nodes. */
+static rg_status write_normalization(rewrite *r)
+{
+    const rg_onnx *model = r->network->model;
+    char mean[NAME], deviation[NAME];
+    if (r->desc == NULL || r->desc->channels == 0)
+        return RG_OK;
+    RG_CHECK(model->input_count == 1, RG_UNSUPPORTED, "the model has %zu inputs",
+             model->input_count);
+    make_name(model, "mean", mean);
+    make_name(model, "deviation", deviation);
+    make_name(model, "centered", r->centered);
+    make_name(model, "normalized", r->normalized);
+    RG_TRY(write_channels(r, mean, r->desc->mean));
+    RG_TRY(write_channels(r, deviation, r->desc->deviation));
+    write_binary(r, "Sub", model->inputs[0].name, mean, r->centered);
+    write_binary(r, "Div", r->centered, deviation, r->normalized);
+    return RG_OK;
+}
+
 static rg_status write_node(rewrite *r, const rg_proto_node *node)
 {
     const bool constant = strcmp(node->type, "Constant") == 0 && node->output_count == 1 &&
@@ -126,6 +242,8 @@ static rg_status write_node(rewrite *r, const rg_proto_node *node)
     bool changed = false;
     if (entry != NULL && entry->tensor == node->attributes[0].tensor)
         RG_TRY(write_constant(r, node, entry, &changed));
+    if (r->normalized[0] != 0 && reads(node, r->network->model->inputs[0].name))
+        return write_reader(r, node);
     if (!changed)
         rg_write_bytes(r->writer, 1, node->message.at, rg_message_size(&node->message));
     return RG_OK;
@@ -151,6 +269,7 @@ static rg_status write_graph(rewrite *r)
     size_t nodes = 0, tensors = 0, outputs = 0;
     const uint8_t *from = message.at;
     const size_t begin = rg_write_begin(r->writer);
+    RG_TRY(write_normalization(r));
     while (rg_message_next(&message, &field, &failed)) {
         if (field.number == NODE)
             RG_TRY(write_node(r, &model->nodes[nodes++]));
@@ -184,9 +303,10 @@ static rg_status write_model(rewrite *r)
     return failed;
 }
 
-rg_status rg_onnx_rewrite(const rg_onnx_network *network, rg_plan *plan, rg_writer *writer)
+rg_status rg_onnx_rewrite(const rg_onnx_network *network, rg_plan *plan,
+                          const rg_onnx_write_desc *desc, rg_writer *writer)
 {
-    rewrite r = { .network = network, .plan = plan, .writer = writer };
+    rewrite r = { .network = network, .plan = plan, .writer = writer, .desc = desc };
     rg_status status = plan != NULL ? index_entries(&r) : RG_OK;
     if (status == RG_OK)
         status = write_model(&r);

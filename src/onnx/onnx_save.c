@@ -79,7 +79,7 @@ rg_status rg_onnx_network_write(const rg_onnx_network *network, rg_plan *plan,
     RG_CHECK_NOT_NULL(path);
     RG_TRY(check_desc(__func__, &checked));
     if (stays(network, &checked))
-        return rg_writer_save(&writer, rg_onnx_rewrite(network, plan, &writer), path);
+        return rg_writer_save(&writer, rg_onnx_rewrite(network, plan, NULL, &writer), path);
     if (checked.opset == 0 && network->model->opset >= RG_ONNX_OLDEST_WRITTEN &&
         network->model->opset <= RG_ONNX_NEWEST_WRITTEN)
         checked.opset = (int32_t)network->model->opset;

@@ -266,6 +266,12 @@ static bool is_missing(const rg_onnx *model, const rg_proto_tensor *tensor, bool
            rg_message_count(tensor->message, list_of(tensor->type)) == 0;
 }
 
+bool rg_proto_is_missing(const rg_onnx *model, const rg_proto_tensor *tensor)
+{
+    rg_message raw;
+    return is_missing(model, tensor, find_raw(tensor, &raw));
+}
+
 static rg_status check_size(const rg_proto_tensor *tensor, const rg_message *raw, bool has_raw,
                             size_t bytes)
 {

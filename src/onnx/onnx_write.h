@@ -19,8 +19,11 @@ void rg_proto_write_port(rg_writer *writer, uint32_t number, const char *name, i
 rg_status rg_plan_elements(rg_plan *plan, const char *name, const int32_t order[], rg_dtype dtype,
                            void **data, size_t *bytes);
 
-/* The model with the parameters of a plan; NULL: as they are. */
-rg_status rg_onnx_rewrite(const rg_onnx_network *network, rg_plan *plan, rg_writer *writer);
+/* The model with the parameters of a plan; NULL: as they are. Of `desc`, which may be NULL, the
+ * normalization of the input alone is used. RG_UNSUPPORTED if that is not possible, or if the
+ * model lacks elements that the plan does not have. */
+rg_status rg_onnx_rewrite(const rg_onnx_network *network, rg_plan *plan,
+                          const rg_onnx_write_desc *desc, rg_writer *writer);
 
 /* Writes what a writer holds, whole or not at all, and releases it. `status` is what came before.
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Public functions of checkpoints: info, options, the graph, a plan with its weights. */
+#include "train/model_onnx.h"
 #include "train/trainer.h"
 
 #include "core/memory.h"
@@ -167,35 +168,74 @@ static rg_status add_probabilities(const rg_checkpoint *checkpoint, rg_graph *gr
     return rg_graph_result(graph, rg_node_output(node, 0), "probabilities");
 }
 
-rg_status rg_checkpoint_write_onnx(const rg_checkpoint *checkpoint, rg_device *device,
-                                   const rg_onnx_write_desc *desc, bool probabilities,
-                                   const char *path)
+/* The images, their normalization, and names as an ONNX model has them. */
+typedef struct onnx_request {
+    rg_onnx_write_desc desc;
+    rg_onnx_write_input images;
+    rg_onnx_write_name names[2];
+} onnx_request;
+
+static void fill_request(const rg_checkpoint *checkpoint, const rg_onnx_write_desc *desc,
+                         onnx_request *request)
 {
-    rg_onnx_write_desc options = desc != NULL ? *desc : rg_onnx_write_desc_default();
+    const rg_run_state *s = &checkpoint->state;
+    const rg_onnx *model = checkpoint->model->onnx;
+    const int64_t dims[] = { 1, s->network.height, s->network.width, s->network.channels };
+    rg_onnx_port_info info;
+    request->desc = desc != NULL ? *desc : rg_onnx_write_desc_default();
+    request->images.name = "images";
+    request->images.desc = rg_tensor_desc_dense(s->network.dtype, 4, dims);
+    request->images.desc.dims[0] = -1;
+    request->desc.inputs = &request->images;
+    request->desc.input_count = 1;
+    request->desc.mean = s->mean;
+    request->desc.deviation = s->deviation;
+    request->desc.channels = request->desc.raw_input ? 0 : (int32_t)s->network.channels;
+    request->desc.flat_results = true;
+    request->desc.names = request->names;
+    request->desc.name_count = 0;
+    if (request->desc.name == NULL)
+        request->desc.name = s->model_name;
+    if (rg_onnx_input(model, 0, &info) != RG_OK)
+        return;
+    request->names[0] = (rg_onnx_write_name){ "images", info.name };
+    if (rg_onnx_output(model, 0, &info) == RG_OK)
+        request->names[1] = (rg_onnx_write_name){ "logits", info.name };
+    request->desc.name_count = 2;
+}
+
+/* From the graph: operators of the set that is asked for. */
+static rg_status write_graph(const rg_checkpoint *checkpoint, rg_plan *plan,
+                             const rg_onnx_write_desc *desc, const char *path)
+{
     rg_graph *graph = NULL;
-    rg_plan *plan = NULL;
+    rg_status status = rg_checkpoint_graph(checkpoint, &graph);
+    if (status == RG_OK && desc->probabilities)
+        status = add_probabilities(checkpoint, graph);
+    if (status == RG_OK)
+        status = rg_onnx_write(graph, plan, desc, path);
+    rg_graph_destroy(graph);
+    return status;
+}
+
+rg_status rg_checkpoint_write_onnx(const rg_checkpoint *checkpoint, rg_device *device,
+                                   const rg_onnx_write_desc *desc, const char *path)
+{
+    onnx_request request;
+    rg_plan *plan;
     RG_CHECK_NOT_NULL(checkpoint);
     RG_CHECK_NOT_NULL(device);
     RG_CHECK_NOT_NULL(path);
-    const rg_network_desc *network = &checkpoint->state.network;
-    const int64_t dims[] = { 1, network->height, network->width, network->channels };
-    rg_onnx_write_input images = { "images", rg_tensor_desc_dense(network->dtype, 4, dims) };
-    images.desc.dims[0] = -1;
-    options.inputs = &images;
-    options.input_count = 1;
-    options.mean = checkpoint->state.mean;
-    options.deviation = checkpoint->state.deviation;
-    options.channels = (int32_t)network->channels;
-    options.flat_results = true;
-    if (options.name == NULL)
-        options.name = checkpoint->state.model_name;
+    RG_CHECK(checkpoint->model != NULL, RG_INVALID_STATE,
+             "rg_checkpoint_write_onnx: the checkpoint was opened for inspection alone");
+    fill_request(checkpoint, desc, &request);
     RG_TRY(rg_checkpoint_plan(checkpoint, device, &plan));
-    rg_status status = rg_checkpoint_graph(checkpoint, &graph);
-    if (status == RG_OK && probabilities)
-        status = add_probabilities(checkpoint, graph);
-    if (status == RG_OK)
-        status = rg_onnx_write(graph, plan, &options, path);
-    rg_graph_destroy(graph);
+    rg_status status = RG_UNSUPPORTED;
+    if (checkpoint->model->onnx != NULL)
+        status = rg_model_rewrite_onnx(checkpoint->model, &checkpoint->state.network, plan,
+                                       &request.desc, path);
+    if (status == RG_UNSUPPORTED)
+        status = write_graph(checkpoint, plan, &request.desc, path);
     rg_plan_destroy(plan);
     return status;
 }

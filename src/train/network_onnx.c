@@ -6,6 +6,7 @@
 #include "core/dtype.h"
 #include "core/memory.h"
 #include "core/shape.h"
+#include "onnx/onnx_write.h"
 #include "train/scores.h"
 
 #include <stdio.h>
@@ -194,4 +195,20 @@ rg_status rg_network_start_onnx(const rg_network *network, rg_plan *plan)
     }
     rg_onnx_network_destroy(file);
     return status;
+}
+
+/* ---- models with new weights ---- */
+
+rg_status rg_model_rewrite_onnx(const rg_model *model, const rg_network_desc *network,
+                                rg_plan *plan, const rg_onnx_write_desc *desc, const char *path)
+{
+    rg_onnx_network *imported;
+    rg_writer writer = { 0 };
+    if (desc->has_dtype || desc->fold_batch_norm || desc->probabilities ||
+        (desc->opset != 0 && desc->opset != rg_onnx_opset(model->onnx)))
+        return RG_UNSUPPORTED;
+    RG_TRY(import(model->onnx, network, &imported));
+    const rg_status status = rg_onnx_rewrite(imported, plan, desc, &writer);
+    rg_onnx_network_destroy(imported);
+    return rg_writer_save(&writer, status, path);
 }
