@@ -12,6 +12,7 @@ int rg_cmd_eval(int argc, char **argv);
 int rg_cmd_predict(int argc, char **argv);
 int rg_cmd_graph(int argc, char **argv);
 int rg_cmd_run(int argc, char **argv);
+int rg_cmd_import(int argc, char **argv);
 int rg_cmd_export(int argc, char **argv);
 int rg_cmd_op(int argc, char **argv);
 int rg_cmd_check(int argc, char **argv);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* `retrograde export`: a network as an ONNX model. */
+/* `retrograde export`: a network as an ONNX model, or its parameters as PyTorch has them. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
 #include "cli/use_checkpoint.h"
@@ -15,6 +15,7 @@ typedef struct request {
     const char *out, *dtype;
     int64_t opset, height, width, channels, classes, seed;
     bool fold_batch_norm, probabilities, raw_input, help;
+    bool weights; /* the file is one of weights alone */
 } request;
 
 static bool ends_with(const char *text, const char *end)
@@ -31,7 +32,8 @@ static rg_status export_onnx(const char *path, const request *q, const rg_onnx_w
     if (status == RG_OK)
         status = rg_onnx_network_create(model, NULL, &network);
     if (status == RG_OK)
-        status = rg_onnx_network_write(network, NULL, desc, q->out);
+        status = q->weights ? rg_onnx_network_write_weights(network, NULL, desc, q->out)
+                            : rg_onnx_network_write(network, NULL, desc, q->out);
     rg_onnx_network_destroy(network);
     rg_onnx_close(model);
     return status;
@@ -42,7 +44,9 @@ static rg_status export_checkpoint(const char *path, const request *q, rg_device
 {
     rg_checkpoint *checkpoint;
     RG_PASS(rg_checkpoint_open(path, &checkpoint));
-    const rg_status status = rg_checkpoint_write_onnx(checkpoint, device, desc, q->out);
+    const rg_status status = q->weights
+                                 ? rg_checkpoint_write_weights(checkpoint, device, desc, q->out)
+                                 : rg_checkpoint_write_onnx(checkpoint, device, desc, q->out);
     rg_checkpoint_close(checkpoint);
     return status;
 }
@@ -71,7 +75,8 @@ static rg_status export_text(const char *path, const request *q, rg_device *devi
     if (status == RG_OK)
         status = rg_model_plan(model, &network, device, (uint64_t)q->seed, &plan);
     if (status == RG_OK)
-        status = rg_onnx_write(graph, plan, desc, q->out);
+        status = q->weights ? rg_onnx_write_weights(graph, plan, desc, q->out)
+                            : rg_onnx_write(graph, plan, desc, q->out);
     rg_graph_destroy(graph);
     rg_plan_destroy(plan);
     rg_model_destroy(model);
@@ -144,15 +149,16 @@ static int check_request(const request *q, rg_onnx_write_desc *desc)
     }
     if (q->out == NULL)
         return rg_wrong("no file is given to write to; add -o FILE.onnx");
-    if (!ends_with(q->out, ".onnx"))
-        return rg_wrong("-o %s: the file must end with .onnx", q->out);
+    if (!ends_with(q->out, ".onnx") && !q->weights)
+        return rg_wrong("-o %s: the file must end with .onnx or .safetensors", q->out);
     return 0;
 }
 
 static void print_help(const rg_option *options)
 {
-    puts("usage: retrograde export MODEL -o FILE.onnx [options]\n\n"
-         "Writes a network as an ONNX model. MODEL is a checkpoint, the folder of a run, an ONNX "
+    puts("usage: retrograde export MODEL -o FILE [options]\n\n"
+         "Writes a network as an ONNX model, FILE.onnx, or its parameters as PyTorch has them,\n"
+         "FILE.safetensors. MODEL is a checkpoint, the folder of a run, an ONNX "
          "model, a\n"
          "model file or the name of a built-in model. The file takes what predict takes: images "
          "(batch,\n"
@@ -196,6 +202,7 @@ int rg_cmd_export(int argc, char **argv)
     }
     if (left != 1)
         return rg_wrong("export needs exactly one model; see --help");
+    q.weights = q.out != NULL && ends_with(q.out, ".safetensors");
     const int wrong = check_request(&q, &desc);
     if (wrong != 0)
         return wrong;

@@ -24,8 +24,10 @@ const rg_command rg_commands_of_program[] = {
       "draw a network with its forward and backward pass (SVG, DOT)" },
     { "run", rg_cmd_run, "MODEL [NAME=FILE]... -o NAME=FILE... [--OPTION VALUE]...",
       "run a network, or its gradients, on NPY files" },
+    { "import", rg_cmd_import, "MODEL -o FILE [--OPTION VALUE]...",
+      "write an ONNX model as a checkpoint, or as a model file with one" },
     { "export", rg_cmd_export, "MODEL -o FILE [--OPTION VALUE]...",
-      "write a network as an ONNX model" },
+      "write a network as an ONNX model, or its parameters for PyTorch" },
 #endif
     { "op", rg_cmd_op, "NAME [--FIELD VALUE]... [NAME=FILE]... -o NAME=FILE...",
       "run one op or its gradient on NPY files" },

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-"""`retrograde export`: what it writes is read by `retrograde run`, checked by `onnx` and run by `onnxruntime`.
+"""`retrograde export` and `import`: what they write is read by the program, checked by `onnx` and run by `onnxruntime`.
 
 usage: onnx_export_test.py PROGRAM
 
@@ -152,6 +152,50 @@ def test_refused(folder):
         refuse(out, folder / "cut.onnx", words=("cut.onnx",))
 
 
+def read_tensors(path):
+    """The tensors of a safetensors file: dims and bytes."""
+    data = path.read_bytes()
+    start = 8 + struct.unpack("<Q", data[:8])[0]
+    entries = json.loads(data[8:start])
+    return {name: (entry["shape"], data[start + entry["data_offsets"][0]:start + entry["data_offsets"][1]])
+            for name, entry in entries.items() if name != "__metadata__"}
+
+
+def test_import(folder):
+    """An ONNX model as a checkpoint, and as text with one: both predict alike and go back to ONNX."""
+    start, image = folder / "start.onnx", folder / "image.npy"
+    succeed("export", "resnet", "--height", 8, "--width", 8, "--channels", 3, "--classes", 4, "-o", start)
+    write_npy(image, [8, 8, 3], random_images(1, 8, 8, 3)[0])
+    succeed("import", start, "-o", folder / "kept.safetensors")
+    succeed("import", start, "-o", folder / "text.txt")
+    said = [json.loads(succeed("predict", path, image, "--json", "--top", 4))["classes"]
+            for path in (start, folder / "kept.safetensors", folder / "text.safetensors")]
+    for other in said[1:]:
+        for a, b in zip(said[0], other):
+            assert a["number"] == b["number"] and abs(a["probability"] - b["probability"]) < 1e-5, said
+    succeed("export", folder / "kept.safetensors", "--raw-input", "-o", folder / "back.onnx")
+    before, after = start.read_bytes(), (folder / "back.onnx").read_bytes()
+    assert abs(len(before) - len(after)) < 100
+    succeed("export", start, "-o", folder / "a.safetensors")
+    succeed("export", folder / "back.onnx", "-o", folder / "b.safetensors")
+    assert read_tensors(folder / "a.safetensors") == read_tensors(folder / "b.safetensors")
+    succeed("export", folder / "text.safetensors", "-o", folder / "torch.safetensors")
+    named, torch = read_tensors(folder / "a.safetensors"), read_tensors(folder / "torch.safetensors")
+    assert torch["conv1.weight"] == named["conv1.w"] and torch["conv1.weight"][0] == [16, 3, 3, 3]
+    assert torch["batch_norm2.running_var"] == named["batch_norm2.variance"]
+    # what no text can say, and files that lie
+    parts = ([node("Mul", ["x", "w"], ["s"]), node("Flatten", ["s"], ["y"])], [port("x", ["n", 1, 2, 2])],
+             [port("y", ["n", 4])], [tensor("w", [1, 1, 2, 2], [1.0, 2.0, 3.0, 4.0])])
+    (folder / "mul.onnx").write_bytes(model(*parts))
+    for out in ("never.txt", "never.safetensors"):
+        for data in ([model(*parts)] if out == "never.txt" else []) + [before[:len(before) // 2], b""]:
+            (folder / "mul.onnx").write_bytes(data)
+            done = command("import", folder / "mul.onnx", "-o", folder / out)
+            assert done.returncode in (1, 2) and done.stderr.count("\n") == 1, done.stderr
+            assert data != model(*parts) or "arithmetic (node 's'" in done.stderr, done.stderr
+            assert not (folder / "never.txt").exists() and not (folder / "never.safetensors").exists()
+
+
 # ---- with onnx and onnxruntime ----
 
 def test_runtime(folder, np, onnx, runtime):
@@ -266,7 +310,7 @@ def test_trained(folder, np, onnx, runtime):
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for test in (test_unchanged, test_layers, test_refused):
+        for test in (test_unchanged, test_layers, test_refused, test_import):
             test(folder)
         try:
             import numpy

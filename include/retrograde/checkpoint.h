@@ -87,6 +87,18 @@ RG_API rg_status rg_checkpoint_plan(const rg_checkpoint *checkpoint, rg_device *
 RG_API rg_status rg_checkpoint_write_onnx(const rg_checkpoint *checkpoint, rg_device *device,
                                           const rg_onnx_write_desc *desc, const char *path);
 
+/** Writes the parameters of that model to a safetensors file, as rg_onnx_write_weights() does;
+ * those of an ONNX model have its names. */
+RG_API rg_status rg_checkpoint_write_weights(const rg_checkpoint *checkpoint, rg_device *device,
+                                             const rg_onnx_write_desc *desc, const char *path);
+
+/** Writes a model that has weights, an ONNX model of rg_model_open(), as a checkpoint that has not
+ *  been trained: eval, predict and export take it, pixels of u8 count as 0 to 1. With `as_text` its
+ *  network becomes a model as text, see rg_checkpoint_model(), with parameters of that model's
+ *  names; RG_UNSUPPORTED, with the names of all nodes concerned, where a text cannot say it. */
+RG_API rg_status rg_checkpoint_import(rg_device *device, const rg_model *model, bool as_text,
+                                      const char *path);
+
 #ifdef __cplusplus
 }
 #endif

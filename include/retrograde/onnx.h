@@ -176,8 +176,8 @@ typedef struct rg_onnx_write_desc {
     const char *name; /**< of the graph in the file (default NULL: "retrograde") */
     /* The options below are for checkpoints, see rg_checkpoint_write_onnx(). */
     bool probabilities; /**< a second output, what rg_trainer_predict() gives (default false) */
-    bool raw_input; /**< the file takes (x - mean) / deviation; the caller computes it (default
-                         false: the file does) */
+    bool raw_input;     /**< the file takes (x - mean) / deviation; the caller computes it (default
+                             false: the file does) */
 } rg_onnx_write_desc;
 RG_API rg_onnx_write_desc rg_onnx_write_desc_default(void);
 
@@ -191,6 +191,12 @@ RG_API rg_onnx_write_desc rg_onnx_write_desc_default(void);
 RG_API rg_status rg_onnx_write(const rg_graph *graph, rg_plan *plan, const rg_onnx_write_desc *desc,
                                const char *path);
 
+/** Writes the parameters of a graph as PyTorch has them to a safetensors file: "conv1.w" is
+ *  "conv1.weight" (out, in, h, w), likewise bias, running_mean and running_var; weights of fully
+ *  connected layers are (out, c h w). What cannot be written as ONNX is RG_UNSUPPORTED. */
+RG_API rg_status rg_onnx_write_weights(const rg_graph *graph, rg_plan *plan,
+                                       const rg_onnx_write_desc *desc, const char *path);
+
 /** Writes an imported model with the parameters of a plan of its graph, or of a copy of it. All
  *  else stays as it was read, byte by byte: nodes, names, shapes, initializers that have not
  *  changed. External data moves into the file. Where the plan is NULL the parameters are those of
@@ -198,6 +204,10 @@ RG_API rg_status rg_onnx_write(const rg_graph *graph, rg_plan *plan, const rg_on
  *  model is written from its graph instead, as by rg_onnx_write(); NULL asks for nothing. */
 RG_API rg_status rg_onnx_network_write(const rg_onnx_network *network, rg_plan *plan,
                                        const rg_onnx_write_desc *desc, const char *path);
+
+/** Writes the initializers that such a file would have to a safetensors file, with their names. */
+RG_API rg_status rg_onnx_network_write_weights(const rg_onnx_network *network, rg_plan *plan,
+                                               const rg_onnx_write_desc *desc, const char *path);
 
 #ifdef __cplusplus
 }

@@ -330,8 +330,7 @@ static rg_status add_output(rg_export *e, const rg_result *result)
     RG_TRY(rg_arena_text(&e->arena, name, strlen(name), &copy));
     RG_TRY(rg_names_add(&e->renamed, form.name, copy));
     rg_form_file_dims(&form, dims);
-    rg_proto_write_port(&e->outputs, 12, name, rg_export_type(e, form.shape[0].dtype), rank,
-                        dims);
+    rg_proto_write_port(&e->outputs, 12, name, rg_export_type(e, form.shape[0].dtype), rank, dims);
     return RG_OK;
 }
 

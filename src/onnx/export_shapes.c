@@ -154,8 +154,8 @@ static rg_status reduce_image(rg_export *e, const rg_node *node)
     const char *weight;
     rg_form form;
     RG_TRY(rg_export_image(e, node->in[0], &form));
-    RG_TRY(rg_form_unary(e, d->kind == RG_REDUCE_MEAN ? "GlobalAveragePool" : "GlobalMaxPool",
-                         &form));
+    RG_TRY(
+        rg_form_unary(e, d->kind == RG_REDUCE_MEAN ? "GlobalAveragePool" : "GlobalMaxPool", &form));
     if (d->weight != 1) {
         RG_TRY(rg_export_number(e, form.shape[0].dtype, d->weight, &weight));
         RG_TRY(rg_form_binary(e, "Mul", &form, weight));
@@ -215,10 +215,9 @@ rg_status rg_export_loss(rg_export *e, const rg_node *node)
     RG_CHECK((d->kind == RG_LOSS_SOFTMAX_CROSS_ENTROPY || logs) &&
                  d->labels == RG_LOSS_CLASS_LABELS,
              RG_UNSUPPORTED, "a loss other than that of classes");
-    RG_CHECK(!d->weights && d->weight == 1 && d->label_smoothing == 0 &&
-                 reduction != NULL && (counted || !d->has_ignored || d->reduction != RG_LOSS_MEAN) &&
-                 !d->gradient_output &&
-                 (d->across_batch || d->reduction == RG_LOSS_NONE),
+    RG_CHECK(!d->weights && d->weight == 1 && d->label_smoothing == 0 && reduction != NULL &&
+                 (counted || !d->has_ignored || d->reduction != RG_LOSS_MEAN) &&
+                 !d->gradient_output && (d->across_batch || d->reduction == RG_LOSS_NONE),
              RG_UNSUPPORTED, "its weights, smoothing or reduction");
     RG_TRY(rg_export_image(e, node->in[0], &x));
     RG_TRY(rg_export_plain(e, node->in[1], &labels));

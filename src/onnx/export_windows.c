@@ -254,8 +254,8 @@ static rg_status check_pool(const rg_export *e, const rg_pool_desc *d, const win
 static bool counts_partly(const rg_pool_desc *d, const rg_placement *at)
 {
     const bool beyond = at->after[0] > d->padding.bottom || at->after[1] > d->padding.right;
-    return beyond && d->kind == RG_POOL_AVERAGE && d->edge == RG_POOL_CLAMP && d->count_include_pad &&
-           d->ceil_mode && d->padding.policy == RG_PADDING_EXPLICIT;
+    return beyond && d->kind == RG_POOL_AVERAGE && d->edge == RG_POOL_CLAMP &&
+           d->count_include_pad && d->ceil_mode && d->padding.policy == RG_PADDING_EXPLICIT;
 }
 
 rg_status rg_export_pool(rg_export *e, const rg_node *node)

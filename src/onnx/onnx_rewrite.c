@@ -249,13 +249,24 @@ static rg_status write_node(rewrite *r, const rg_proto_node *node)
     return RG_OK;
 }
 
-/* An output whose shape has changed. */
-static rg_status write_output(rewrite *r, const rg_proto_port *port)
+/* Whether the file declares dimensions that the output does not have. */
+static bool is_wrong(const rg_proto_port *port, const rg_onnx_tensor_info *info)
+{
+    bool wrong = port->rank >= 0 && port->rank != info->desc.rank;
+    for (int32_t d = 0; d < port->rank && !wrong; d++)
+        wrong =
+            port->dims[d] >= 0 && info->desc.dims[d] >= 0 && port->dims[d] != info->desc.dims[d];
+    return wrong;
+}
+
+/* An output, with another shape where a layer has other channels than in the file. */
+static void write_output(rewrite *r, const rg_proto_port *port, rg_message message)
 {
     rg_onnx_tensor_info info;
-    RG_TRY(rg_onnx_network_find(r->network, port->name, &info));
-    rg_proto_write_port(r->writer, 12, port->name, port->type, info.desc.rank, info.desc.dims);
-    return RG_OK;
+    if (rg_onnx_network_find(r->network, port->name, &info) == RG_OK && is_wrong(port, &info))
+        rg_proto_write_port(r->writer, 12, port->name, port->type, info.desc.rank, info.desc.dims);
+    else
+        rg_write_bytes(r->writer, 12, message.at, rg_message_size(&message));
 }
 
 enum { NODE = 1, INITIALIZER = 5, OUTPUT = 12, VALUE_INFO = 13 };
@@ -275,8 +286,8 @@ static rg_status write_graph(rewrite *r)
             RG_TRY(write_node(r, &model->nodes[nodes++]));
         else if (field.number == INITIALIZER)
             RG_TRY(write_initializer(r, &model->initializers[tensors++], field.bytes));
-        else if (field.number == OUTPUT && r->reshaped)
-            RG_TRY(write_output(r, &model->outputs[outputs++]));
+        else if (field.number == OUTPUT)
+            write_output(r, &model->outputs[outputs++], field.bytes);
         else if (field.number != VALUE_INFO || !r->reshaped)
             rg_write_raw(r->writer, from, (size_t)(message.at - from));
         from = message.at;

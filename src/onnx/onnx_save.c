@@ -34,17 +34,32 @@ static rg_status check_desc(const char *who, const rg_onnx_write_desc *desc)
     return RG_OK;
 }
 
-rg_status rg_onnx_write(const rg_graph *graph, rg_plan *plan, const rg_onnx_write_desc *desc,
-                        const char *path)
+/* A model, or its weights alone. */
+static rg_status write_either(const rg_graph *graph, rg_plan *plan, const rg_onnx_write_desc *desc,
+                              bool weights, const char *path)
 {
     rg_writer writer = { 0 };
     RG_CHECK_NOT_NULL(graph);
     RG_CHECK_NOT_NULL(plan);
     RG_CHECK_NOT_NULL(desc);
     RG_CHECK_NOT_NULL(path);
-    RG_TRY(check_desc(__func__, desc));
+    RG_TRY(check_desc("rg_onnx_write", desc));
     const rg_export_source source = { .plan = plan };
-    return rg_writer_save(&writer, rg_graph_export(graph, source, desc, &writer), path);
+    const rg_status status = rg_graph_export(graph, source, desc, &writer);
+    return weights ? rg_writer_save_weights(&writer, status, graph, path)
+                   : rg_writer_save(&writer, status, path);
+}
+
+rg_status rg_onnx_write(const rg_graph *graph, rg_plan *plan, const rg_onnx_write_desc *desc,
+                        const char *path)
+{
+    return write_either(graph, plan, desc, false, path);
+}
+
+rg_status rg_onnx_write_weights(const rg_graph *graph, rg_plan *plan,
+                                const rg_onnx_write_desc *desc, const char *path)
+{
+    return write_either(graph, plan, desc, true, path);
 }
 
 /* Whether the model can stay as it was read. */
@@ -70,18 +85,32 @@ static rg_status write_graph(const rg_onnx_network *network, rg_plan *plan,
     return status;
 }
 
+static rg_status write_network(const rg_onnx_network *network, rg_plan *plan,
+                               const rg_onnx_write_desc *desc, rg_writer *writer)
+{
+    rg_onnx_write_desc checked = desc != NULL ? *desc : rg_onnx_write_desc_default();
+    RG_CHECK_NOT_NULL(network);
+    RG_TRY(check_desc("rg_onnx_write", &checked));
+    if (stays(network, &checked))
+        return rg_onnx_rewrite(network, plan, NULL, writer);
+    if (checked.opset == 0 && network->model->opset >= RG_ONNX_OLDEST_WRITTEN &&
+        network->model->opset <= RG_ONNX_NEWEST_WRITTEN)
+        checked.opset = (int32_t)network->model->opset;
+    return write_graph(network, plan, &checked, writer);
+}
+
 rg_status rg_onnx_network_write(const rg_onnx_network *network, rg_plan *plan,
                                 const rg_onnx_write_desc *desc, const char *path)
 {
     rg_writer writer = { 0 };
-    rg_onnx_write_desc checked = desc != NULL ? *desc : rg_onnx_write_desc_default();
-    RG_CHECK_NOT_NULL(network);
     RG_CHECK_NOT_NULL(path);
-    RG_TRY(check_desc(__func__, &checked));
-    if (stays(network, &checked))
-        return rg_writer_save(&writer, rg_onnx_rewrite(network, plan, NULL, &writer), path);
-    if (checked.opset == 0 && network->model->opset >= RG_ONNX_OLDEST_WRITTEN &&
-        network->model->opset <= RG_ONNX_NEWEST_WRITTEN)
-        checked.opset = (int32_t)network->model->opset;
-    return rg_writer_save(&writer, write_graph(network, plan, &checked, &writer), path);
+    return rg_writer_save(&writer, write_network(network, plan, desc, &writer), path);
+}
+
+rg_status rg_onnx_network_write_weights(const rg_onnx_network *network, rg_plan *plan,
+                                        const rg_onnx_write_desc *desc, const char *path)
+{
+    rg_writer writer = { 0 };
+    RG_CHECK_NOT_NULL(path);
+    return rg_writer_save_weights(&writer, write_network(network, plan, desc, &writer), NULL, path);
 }

@@ -25,6 +25,12 @@ rg_status rg_plan_elements(rg_plan *plan, const char *name, const int32_t order[
 rg_status rg_onnx_rewrite(const rg_onnx_network *network, rg_plan *plan,
                           const rg_onnx_write_desc *desc, rg_writer *writer);
 
+/* Writes the floating-point initializers of the model that a writer holds to a safetensors file,
+ * and releases the writer; of `graph`, unless it is NULL, the parameters alone, under PyTorch's
+ * names. */
+rg_status rg_writer_save_weights(rg_writer *writer, rg_status status, const rg_graph *graph,
+                                 const char *path);
+
 /* Writes what a writer holds, whole or not at all, and releases it. `status` is what came before.
  */
 rg_status rg_writer_save(rg_writer *writer, rg_status status, const char *path);

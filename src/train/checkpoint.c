@@ -206,20 +206,21 @@ static void fill_request(const rg_checkpoint *checkpoint, const rg_onnx_write_de
 
 /* From the graph: operators of the set that is asked for. */
 static rg_status write_graph(const rg_checkpoint *checkpoint, rg_plan *plan,
-                             const rg_onnx_write_desc *desc, const char *path)
+                             const rg_onnx_write_desc *desc, bool weights, const char *path)
 {
     rg_graph *graph = NULL;
     rg_status status = rg_checkpoint_graph(checkpoint, &graph);
     if (status == RG_OK && desc->probabilities)
         status = add_probabilities(checkpoint, graph);
     if (status == RG_OK)
-        status = rg_onnx_write(graph, plan, desc, path);
+        status = weights ? rg_onnx_write_weights(graph, plan, desc, path)
+                         : rg_onnx_write(graph, plan, desc, path);
     rg_graph_destroy(graph);
     return status;
 }
 
-rg_status rg_checkpoint_write_onnx(const rg_checkpoint *checkpoint, rg_device *device,
-                                   const rg_onnx_write_desc *desc, const char *path)
+static rg_status write_either(const rg_checkpoint *checkpoint, rg_device *device,
+                              const rg_onnx_write_desc *desc, bool weights, const char *path)
 {
     onnx_request request;
     rg_plan *plan;
@@ -227,15 +228,29 @@ rg_status rg_checkpoint_write_onnx(const rg_checkpoint *checkpoint, rg_device *d
     RG_CHECK_NOT_NULL(device);
     RG_CHECK_NOT_NULL(path);
     RG_CHECK(checkpoint->model != NULL, RG_INVALID_STATE,
-             "rg_checkpoint_write_onnx: the checkpoint was opened for inspection alone");
+             "%s: the checkpoint was opened for inspection alone", checkpoint->path);
     fill_request(checkpoint, desc, &request);
     RG_TRY(rg_checkpoint_plan(checkpoint, device, &plan));
     rg_status status = RG_UNSUPPORTED;
     if (checkpoint->model->onnx != NULL)
         status = rg_model_rewrite_onnx(checkpoint->model, &checkpoint->state.network, plan,
-                                       &request.desc, path);
+                                       &request.desc, weights, path);
     if (status == RG_UNSUPPORTED)
-        status = write_graph(checkpoint, plan, &request.desc, path);
+        status = write_graph(checkpoint, plan, &request.desc, weights, path);
     rg_plan_destroy(plan);
     return status;
+}
+
+rg_status rg_checkpoint_write_onnx(const rg_checkpoint *checkpoint, rg_device *device,
+                                   const rg_onnx_write_desc *desc, const char *path)
+{
+    return write_either(checkpoint, device, desc, false, path);
+}
+
+rg_status rg_checkpoint_write_weights(const rg_checkpoint *checkpoint, rg_device *device,
+                                      const rg_onnx_write_desc *desc, const char *path)
+{
+    rg_onnx_write_desc options = desc != NULL ? *desc : rg_onnx_write_desc_default();
+    options.raw_input = true;
+    return write_either(checkpoint, device, &options, true, path);
 }

@@ -18,10 +18,12 @@ rg_status rg_model_read_onnx(rg_model *model);
 /* Makes the network; after a failure the caller destroys it. */
 rg_status rg_network_build_onnx(const rg_model *model, const rg_network_desc *options,
                                 rg_network *network);
-/* Writes the nodes of the model with the parameters of a plan. RG_UNSUPPORTED if another operator
- * set, dtype, folding or further outputs are asked for, or if the nodes cannot stay. */
+/* Writes the nodes of the model with the parameters of a plan, or these alone. RG_UNSUPPORTED if
+ * another operator set, dtype, folding or further outputs are asked for, or if the nodes cannot
+ * stay. */
 rg_status rg_model_rewrite_onnx(const rg_model *model, const rg_network_desc *network,
-                                rg_plan *plan, const rg_onnx_write_desc *desc, const char *path);
+                                rg_plan *plan, const rg_onnx_write_desc *desc, bool weights,
+                                const char *path);
 /* Writes the weights of the file into a plan. */
 rg_status rg_network_start_onnx(const rg_network *network, rg_plan *plan);
 

@@ -200,7 +200,8 @@ rg_status rg_network_start_onnx(const rg_network *network, rg_plan *plan)
 /* ---- models with new weights ---- */
 
 rg_status rg_model_rewrite_onnx(const rg_model *model, const rg_network_desc *network,
-                                rg_plan *plan, const rg_onnx_write_desc *desc, const char *path)
+                                rg_plan *plan, const rg_onnx_write_desc *desc, bool weights,
+                                const char *path)
 {
     rg_onnx_network *imported;
     rg_writer writer = { 0 };
@@ -210,5 +211,6 @@ rg_status rg_model_rewrite_onnx(const rg_model *model, const rg_network_desc *ne
     RG_TRY(import(model->onnx, network, &imported));
     const rg_status status = rg_onnx_rewrite(imported, plan, desc, &writer);
     rg_onnx_network_destroy(imported);
-    return rg_writer_save(&writer, status, path);
+    return weights ? rg_writer_save_weights(&writer, status, NULL, path)
+                   : rg_writer_save(&writer, status, path);
 }
