@@ -105,6 +105,8 @@ static void check_layout(rg_check_trial *t, rg_arrangement arrangement, rg_bits 
         rg_trial_check_alone(t, state);
         rg_trial_check_add(t, state, bits);
     }
+    if (arrangement != RG_EXPANDED)
+        rg_trial_check_phases(t, differentiate);
     if (arrangement != RG_EXPANDED) {
         const rg_op *op = v->test->op;
         rg_trial_check_aliases(t, op->aliases, needs_state ? state : NULL, bits);

@@ -159,6 +159,11 @@ static rg_status move_all(rg_check_trial *t, rg_status (*move)(rg_guarded *guard
     return RG_OK;
 }
 
+rg_status rg_trial_move(rg_check_trial *t, bool upload)
+{
+    return move_all(t, upload ? rg_guarded_upload : rg_guarded_download);
+}
+
 /* Runs the kernel on what the tensors were filled with; a GPU keeps the results. */
 rg_status rg_trial_run(rg_check_trial *t, bool gradient, rg_state *state, uint64_t add)
 {

@@ -44,6 +44,8 @@ void rg_trial_tensors_of(const rg_guarded from[], int32_t count, rg_tensor *to[]
 rg_status rg_trial_run(rg_check_trial *t, bool gradient, rg_state *state, uint64_t add);
 /* The same, and brings back all tensors: also what the kernel only read may have been changed. */
 rg_status rg_trial_run_whole(rg_check_trial *t, bool gradient, rg_state *state, uint64_t add);
+/* Brings all tensors to the device, or back. */
+rg_status rg_trial_move(rg_check_trial *t, bool upload);
 /* Makes all tensors what they were: results a pattern that no element has by chance. */
 void rg_trial_refill(rg_check_trial *t);
 void rg_trial_expect_written(rg_guarded results[], int32_t count, bool written);
@@ -63,5 +65,7 @@ void rg_trial_check_aliases(rg_check_trial *t, const rg_alias *pairs, rg_state *
 void rg_trial_check_in_place(rg_check_trial *t, const rg_alias *pairs, rg_state *state,
                              rg_bits *bits);
 void rg_trial_check_differences(rg_check_trial *t);
+/* In phases, where the op has them: the same results, within the tolerance. */
+void rg_trial_check_phases(rg_check_trial *t, bool differentiate);
 
 #endif

@@ -86,6 +86,9 @@ typedef struct rg_op_test {
      * all. */
     int64_t (*needs)(const void *desc, const rg_tensor_desc x[], const rg_tensor_desc y[],
                      bool gradient);
+    /* Changes a descriptor to that of phase n, for ops whose kernels can run in phases that share a
+     * state; false: there is none, or there are no more. NULL: there are never any. */
+    bool (*phase)(void *desc, int32_t n);
     /* Random trials. NULL: any shape, the same for all inputs. */
     void (*draw)(rg_draw *draw);
 } rg_op_test;

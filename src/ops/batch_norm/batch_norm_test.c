@@ -182,6 +182,15 @@ static const rg_case cases[] = {
     { .name = NULL },
 };
 
+/* ---- phases ---- */
+
+static bool phase(void *desc, int32_t n)
+{
+    rg_batch_norm_desc *d = desc;
+    d->phase = n == 0 ? RG_BATCH_NORM_STATISTICS : RG_BATCH_NORM_NORMALIZE;
+    return n < 2 && d->statistics == RG_BATCH_NORM_OWN;
+}
+
 /* ---- random trials ---- */
 
 static void draw(rg_draw *d)
@@ -202,4 +211,4 @@ static void draw(rg_draw *d)
     rg_draw_neuron(d, &desc->neuron, false);
 }
 
-RG_OP_TEST_DEFINE(batch_norm, .cases = cases, .draw = draw);
+RG_OP_TEST_DEFINE(batch_norm, .cases = cases, .draw = draw, .phase = phase);
