@@ -3,6 +3,7 @@
 /* Normalisation by windows across channels and over pixels as in MPS, on three elements 1, 2, 3
  * whose results were worked out by hand; dy is 1 for the one in the middle. Windows are even, so
  * that it matters to which side they lean. docs/mps.md names these tests. */
+#include "any_device.h"
 #include "mps.h"
 #include "ops/ops.h"
 
@@ -145,13 +146,67 @@ static void test_offset(rig *r)
     expect_clip(r, kernel, -0.5, (double[]){ 0, 0, -0.5 / 3 + 1.5 * 1.5 / 9 });
 }
 
+/* dx of a clip is, exactly, the gradient of the same kernel without a clip on the region R that
+ * the windows of the clip see, with a dy of 0 around the clip: what is not finite beside the clip
+ * meets these zeros. Pixels outside of R have dx 0, whatever they hold. */
+static void expect_region(rig *r, rg_kernel *clipped, rg_kernel *plain, double beside, double far)
+{
+    enum { SIZE = 7, FIRST = 1, REGION = 4 }; /* the clip is 2 to 3; windows of 3 reach 1 to 4 */
+    double x[SIZE] = { far, 1, 2, 3, beside, 1, far }, dy[2] = { 1, -2 }, dx[SIZE];
+    double around[REGION] = { 0, 1, -2, 0 }, want[REGION];
+    rg_tensor *image = tensor_of(r->device, RG_F64, 4, DIMS(1, 1, SIZE, 1));
+    rg_tensor *part = tensor_of(r->device, RG_F64, 4, DIMS(1, 1, REGION, 1));
+    rg_tensor *up = tensor_of(r->device, RG_F64, 4, DIMS(1, 1, 2, 1));
+    rg_tensor *wide = tensor_of(r->device, RG_F64, 4, DIMS(1, 1, REGION, 1));
+    rg_tensor *got = NULL, *same = NULL;
+    EXPECT_OK(rg_tensor_write(image, x, sizeof x, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_tensor_write(part, x + FIRST, REGION * sizeof x[0], RG_LAYOUT_SAME));
+    EXPECT_OK(rg_tensor_write(up, dy, sizeof dy, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_tensor_write(wide, around, sizeof around, RG_LAYOUT_SAME));
+    EXPECT_OK(
+        rg_kernel_gradient_alloc(clipped, r->commands, 1, &up, &image, NULL, NULL, 1, false, &got));
+    EXPECT_OK(
+        rg_kernel_gradient_alloc(plain, r->commands, 1, &wide, &part, NULL, NULL, 1, false, &same));
+    EXPECT_OK(rig_run(r));
+    EXPECT_OK(rg_tensor_read(got, dx, sizeof dx, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_tensor_read(same, want, sizeof want, RG_LAYOUT_SAME));
+    for (int i = 0; i < REGION; i++)
+        EXPECT((isnan(dx[FIRST + i]) && isnan(want[i])) || dx[FIRST + i] == want[i]);
+    EXPECT(dx[0] == 0 && dx[5] == 0 && dx[6] == 0);
+    EXPECT(isfinite(beside) ? isfinite(dx[2]) && isfinite(dx[4]) : isnan(dx[4]));
+    rg_tensor *const all[] = { image, part, up, wide, got, same };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        rg_tensor_destroy(all[i]);
+}
+
+static void test_beside_a_clip(rig *r)
+{
+    static const double values[] = { 4, INFINITY, -INFINITY, NAN };
+    for (int norm = 0; norm < 2; norm++) {
+        rg_spatial_norm_desc spatial = rg_spatial_norm_desc_default();
+        rg_local_contrast_desc contrast = rg_local_contrast_desc_default();
+        rg_kernel *kernels[2] = { NULL, NULL };
+        spatial.window[0] = contrast.window[0] = 1;
+        spatial.window[1] = contrast.window[1] = 3;
+        for (int clips = 0; clips < 2; clips++) {
+            spatial.offset[1] = contrast.offset[1] = clips ? 2 : 0;
+            spatial.output[0] = contrast.output[0] = clips ? 1 : 0;
+            spatial.output[1] = contrast.output[1] = clips ? 2 : 0;
+            EXPECT_OK(norm == 0 ? rg_spatial_norm_create(r->device, &spatial, &kernels[clips])
+                                : rg_local_contrast_create(r->device, &contrast, &kernels[clips]));
+        }
+        for (int beside = 0; beside < 4; beside++) {
+            for (int far = 0; far < 4; far++)
+                expect_region(r, kernels[1], kernels[0], values[beside], values[far]);
+        }
+        rg_kernel_destroy(kernels[0]);
+        rg_kernel_destroy(kernels[1]);
+    }
+}
+
 int main(void)
 {
-    rig r = rig_open(2);
-    test_cross_channel(&r);
-    test_spatial(&r);
-    test_local_contrast(&r);
-    test_offset(&r);
-    rig_close(&r);
+    RUN_ON_DEVICES(test_cross_channel, test_spatial, test_local_contrast, test_offset,
+                   test_beside_a_clip);
     return rg_test_report();
 }

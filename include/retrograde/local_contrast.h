@@ -25,8 +25,10 @@
  *  its pixels, so that no digits are lost to what they have in common: neither in an image with a
  *  large offset nor in a flat part of one of large contrast. The same holds for the gradient.
  *
- *  Pixel t of y belongs to pixel offset + t of x; dx counts the pixels of y alone. An x that is not
- *  finite, or a T of 0, within a window of the clip may make dx NaN as if dy were 0 there.
+ *  Pixel t of y belongs to pixel offset + t of x; dx counts the pixels of y alone. It is the
+ *  gradient without a clip on the region of x that the windows of the clip see, with a dy of 0
+ *  around the clip, and 0 outside of the region: so an x that is not finite, or a T of 0, in the
+ *  region beside the clip makes dx NaN in the windows that contain it, as 0 times infinity does.
  *
  *  x (n, h, w, c), or (h, w, c) for one image, and y, dy and dx have one dtype of f32, f64, f16,
  *  bf16. No two of them may be the same. */
