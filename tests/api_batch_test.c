@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Batches: the same bits whether images are joined, apart or called one by one; shared gradients;
  * all or nothing. */
-#include "api.h"
+#include "any_device.h"
 #include "api_seam.h"
 
 #include <retrograde/batch_norm.h>
@@ -381,21 +381,21 @@ static void test_counts(rig *r)
     rg_kernel_destroy(kernel);
 }
 
-int main(void)
+static void test_all_forms(rig *r)
 {
-    rig r = rig_open(2);
     static const rg_dtype dtypes[] = { RG_F32, RG_F64, RG_F16, RG_BF16 };
     for (int i = 0; i < 4; i++) {
         for (int64_t axis = 0; axis < 3; axis++)
-            test_forms(&r, dtypes[i], i % 2 ? RG_SOFTMAX_LOG : RG_SOFTMAX_PLAIN, axis);
+            test_forms(r, dtypes[i], i % 2 ? RG_SOFTMAX_LOG : RG_SOFTMAX_PLAIN, axis);
     }
-    test_shared_gradient(&r);
+}
+
+int main(void)
+{
+    rig r = rig_open(2);
     test_parameter(&r);
-    test_refused(&r);
-    test_other_images(&r);
-    test_shared_neighbours(&r);
-    test_repeated_state(&r);
-    test_counts(&r);
     rig_close(&r);
+    RUN_ON_DEVICES(test_all_forms, test_shared_gradient, test_refused, test_other_images,
+                   test_shared_neighbours, test_repeated_state, test_counts);
     return rg_test_report();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Dropout: the step as an input, the mask in the state, and what is refused. */
-#include "api.h"
+#include "any_device.h"
 
 enum { ROWS = 5, COLUMNS = 37, COUNT = ROWS * COLUMNS };
 
@@ -185,12 +185,6 @@ static void test_refused(rig *r)
 
 int main(void)
 {
-    rig r = rig_open(2);
-    test_mask(&r);
-    test_broadcast_mask(&r);
-    test_step(&r);
-    test_step_changes(&r);
-    test_refused(&r);
-    rig_close(&r);
+    RUN_ON_DEVICES(test_mask, test_broadcast_mask, test_step, test_step_changes, test_refused);
     return rg_test_report();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Pooling: indices as in ONNX, and inputs of gradients that broke other systems. */
-#include "api.h"
+#include "any_device.h"
 
 #include <limits.h>
 
@@ -223,8 +223,9 @@ static void test_bad_index_tensors(rig *r)
     rg_kernel_destroy(kernel);
 }
 
-static void test_bad_descriptors(rg_device *device)
+static void test_bad_descriptors(rig *r)
 {
+    rg_device *const device = r->device;
     rg_pool_desc desc = desc_of(RG_POOL_AVERAGE, 2, 2);
     desc.indices = true;
     rg_kernel *kernel = (rg_kernel *)1;
@@ -343,18 +344,8 @@ static void test_rank_nine(rig *r)
 
 int main(void)
 {
-    rig r = rig_open(2);
-    test_order(&r);
-    test_given_indices(&r);
-    test_nobody(&r);
-    test_other_planes(&r);
-    test_batch(&r);
-    test_bad_index_tensors(&r);
-    test_bad_descriptors(r.device);
-    test_refused_then_used(&r);
-    test_shapes_that_disagree(&r);
-    test_foreign_winners(&r);
-    test_rank_nine(&r);
-    rig_close(&r);
+    RUN_ON_DEVICES(test_order, test_given_indices, test_nobody, test_other_planes, test_batch,
+                   test_bad_index_tensors, test_bad_descriptors, test_refused_then_used,
+                   test_shapes_that_disagree, test_foreign_winners, test_rank_nine);
     return rg_test_report();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Temporaries: the rule of read counts, views of temporaries, reuse of their storage. */
-#include "api.h"
+#include "any_device.h"
 
 static rg_tensor *temporary_of(rg_commands *commands, int32_t rank, const int64_t dims[])
 {
@@ -346,15 +346,8 @@ static void test_out_of_memory(void)
 
 int main(void)
 {
-    rig r = rig_open(2);
-    test_one_read(&r);
-    test_batch_counts(&r);
-    test_views(&r);
-    test_kernel_counts(&r);
-    test_refused(&r);
-    test_other_commands(&r);
-    test_reuse(&r);
-    rig_close(&r);
     test_out_of_memory();
+    RUN_ON_DEVICES(test_one_read, test_batch_counts, test_views, test_kernel_counts, test_refused,
+                   test_other_commands, test_reuse);
     return rg_test_report();
 }

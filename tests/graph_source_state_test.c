@@ -346,7 +346,7 @@ static void test_state_of_node(rig *r)
     for (int32_t i = 0; i < 2; i++) {
         rg_node *gradient = rg_graph_gradient_from_state(graph, state, &values, UINT64_C(1) << i);
         EXPECT(rg_node_forward(gradient) == node && rg_node_source_state(gradient) == state);
-        EXPECT(rg_node_state(gradient) == NULL);
+        EXPECT(rg_node_state(gradient) == NULL && rg_node_is_gradient(gradient));
         EXPECT_OK(rg_graph_result(graph, rg_node_output(gradient, i), i == 0 ? "da" : "db"));
     }
     EXPECT_OK(rg_graph_result(graph, rg_node_output(node, 0), "y"));

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Fully connected layers, matrix products and Gram matrices as in MPS, on numbers worked out by
  * hand. docs/mps.md names these tests. */
+#include "any_device.h"
 #include "mps.h"
 #include "ops/ops.h"
 
@@ -212,6 +213,50 @@ static void test_matrix_multiplication(rig *r)
     rg_kernel_destroy(transposed);
 }
 
+/* Matrices 1 and 2 of stacks of three (batchStart, batchSize), from a row and a column on
+ * (origins), fewer of them than there are (resultRows, resultColumns, interiorColumns), both ways.
+ */
+static void test_matrix_stacks(rig *r)
+{
+    enum { STACK = 2, ROWS = 2, INNER = 3, COLUMNS = 2 };
+    rg_matmul_desc desc = rg_matmul_desc_default();
+    rg_kernel *kernel = NULL;
+    desc.transpose_b = true;
+    desc.alpha = 2;
+    EXPECT_OK(rg_matmul_create(r->device, &desc, &kernel));
+    rg_tensor *whole[] = { filled(r->device, RG_F64, 3, DIMS(3, 3, 4), 1),
+                           filled(r->device, RG_F64, 3, DIMS(3, 3, 4), 2) };
+    rg_tensor *x[2], *y = NULL, *dx[2], *dy = filled(r->device, RG_F64, 3, DIMS(2, 2, 2), 3);
+    EXPECT_OK(rg_tensor_slice(whole[0], DIMS(1, 1, 1), DIMS(STACK, ROWS, INNER), NULL, &x[0]));
+    EXPECT_OK(rg_tensor_slice(whole[1], DIMS(1, 0, 0), DIMS(STACK, COLUMNS, INNER), NULL, &x[1]));
+    EXPECT_OK(rg_kernel_forward_alloc(kernel, r->commands, 1, x, false, &y, NULL));
+    EXPECT_OK(rg_kernel_gradient_alloc(kernel, r->commands, 1, &dy, x, NULL, NULL, 3, false, dx));
+    EXPECT_OK(rig_run(r));
+    for (int64_t n = 0; n < STACK; n++) {
+        for (int64_t i = 0; i < ROWS; i++) {
+            for (int64_t j = 0; j < COLUMNS; j++) {
+                double sum = 0;
+                for (int64_t k = 0; k < INNER; k++)
+                    sum += element_at(x[0], DIMS(n, i, k)) * element_at(x[1], DIMS(n, j, k));
+                EXPECT(is_near(element_at(y, DIMS(n, i, j)), 2 * sum, 1e-12));
+            }
+            for (int64_t k = 0; k < INNER; k++) {
+                double da = 0, db = 0;
+                for (int64_t j = 0; j < COLUMNS; j++) {
+                    da += element_at(dy, DIMS(n, i, j)) * element_at(x[1], DIMS(n, j, k));
+                    db += element_at(dy, DIMS(n, j, i)) * element_at(x[0], DIMS(n, j, k));
+                }
+                EXPECT(is_near(element_at(dx[0], DIMS(n, i, k)), 2 * da, 1e-12));
+                EXPECT(is_near(element_at(dx[1], DIMS(n, i, k)), 2 * db, 1e-12));
+            }
+        }
+    }
+    rg_tensor *const all[] = { whole[0], whole[1], x[0], x[1], y, dy, dx[0], dx[1] };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        rg_tensor_destroy(all[i]);
+    rg_kernel_destroy(kernel);
+}
+
 /* MPSMatrixVectorMultiplication: y = alpha A x, a layer without rows whose weights are A. */
 static void test_matrix_vector(rig *r)
 {
@@ -275,15 +320,9 @@ static void test_class_names(void)
 
 int main(void)
 {
-    rig r = rig_open(2);
-    test_fully_connected(&r);
-    test_gradient_options(&r);
-    test_fused_neuron(&r);
-    test_matrix_fully_connected(&r);
-    test_matrix_multiplication(&r);
-    test_matrix_vector(&r);
-    test_gram(&r);
     test_class_names();
-    rig_close(&r);
+    RUN_ON_DEVICES(test_fully_connected, test_gradient_options, test_fused_neuron,
+                   test_matrix_fully_connected, test_matrix_multiplication, test_matrix_stacks,
+                   test_matrix_vector, test_gram);
     return rg_test_report();
 }

@@ -50,13 +50,13 @@ def helpers_used(text):
 
 def cases_of(op):
     test = text_of(ROOT / "src/ops" / op / f"{op}_test.c")
-    return None if test is None else set(re.findall(r'\{\s*"([^"]+)"', test))
+    return None if test is None else set(re.findall(r'\{\s*(?:\.name = )?"([^"]+)"', test))
 
 
-def check_row(line, number, cells):
+def check_row(header, number, cells):
     """Tests are `function` (file), or cases of `check op`."""
     global tests_seen
-    last, texts = cells[-1], ""
+    last, texts, seen_before = cells[-1], "", tests_seen
     for names, file in re.findall(r"((?:`\w+`(?:, )?)+) \((\w+_test)\)", last):
         source = text_of(ROOT / "tests" / f"{file}.c")
         if source is None:
@@ -73,6 +73,10 @@ def check_row(line, number, cells):
             tests_seen += 1
             if known is None or name not in known:
                 problems.append(f"{number}: check {op} has no case {name}")
+    here = cells[1] if len(cells) > 1 else ""
+    if header[-1] in ("test", "checked by") and not here.startswith("–") and not seen_before < tests_seen \
+            and not re.search(r"\b(cli|ops|torch)_test\b", last):
+        problems.append(f"{number}: the row names no test")
     if not texts:
         return
     claimed = set(re.findall(r"`(rg_[a-z0-9_]+)\b[^`]*`", cells[-2]))
@@ -82,11 +86,16 @@ def check_row(line, number, cells):
             problems.append(f"{number}: no test of the row calls {name}")
 
 
+header = None
 for number, line in enumerate((ROOT / "docs/mps.md").read_text(encoding="utf-8").split("\n"), 1):
     cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
-    if line.startswith("|") and not line.startswith("|-") and len(cells) >= 2:
+    if not line.startswith("|"):
+        header = None
+    elif header is None:
+        header = cells
+    elif not line.startswith("|-") and len(cells) >= 2:
         rows_seen += 1
-        check_row(line, number, cells)
+        check_row(header, number, cells)
 
 for problem in problems:
     print("docs/mps.md:" + problem)

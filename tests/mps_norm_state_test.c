@@ -3,6 +3,7 @@
 /* Batch, instance and group normalisation as in MPS: gradients of single images in a state,
  * parameters of their own dtype or left out, and calls that must be refused. docs/mps.md names
  * these tests. */
+#include "any_device.h"
 #include "mps_norm.h"
 #include "ops/ops.h"
 
@@ -257,8 +258,9 @@ static void refuse_shapes(rg_device *device, rg_kernel *kernel, int64_t channels
     EXPECT_FAILS(rg_kernel_shapes(kernel, x, y), RG_INVALID_ARGUMENT, words);
 }
 
-static void test_bad_shapes(rg_device *device)
+static void test_bad_shapes(rig *r)
 {
+    rg_device *const device = r->device;
     rg_kernel *kernels[2] = { batch_norm_of(device, RG_BATCH_NORM_WHOLE, RG_NEURON_NONE) };
     rg_group_norm_desc desc = rg_group_norm_desc_default();
     desc.groups = 4;
@@ -282,8 +284,9 @@ static void test_bad_shapes(rg_device *device)
     rg_kernel_destroy(kernels[1]);
 }
 
-static void test_bad_descriptors(rg_device *device)
+static void test_bad_descriptors(rig *r)
 {
+    rg_device *const device = r->device;
     rg_kernel *kernel = NULL;
     rg_batch_norm_desc desc = rg_batch_norm_desc_default();
     desc.epsilon = -1;
@@ -306,15 +309,8 @@ static void test_bad_descriptors(rg_device *device)
 
 int main(void)
 {
-    rig r = rig_open(2);
-    test_what_is_asked(&r);
-    test_image_states(&r);
-    test_image_sums(&r);
     test_little_memory();
-    test_parameter_dtype(&r);
-    test_parameters_left_out(&r);
-    test_bad_shapes(r.device);
-    test_bad_descriptors(r.device);
-    rig_close(&r);
+    RUN_ON_DEVICES(test_what_is_asked, test_image_states, test_image_sums, test_parameter_dtype,
+                   test_parameters_left_out, test_bad_shapes, test_bad_descriptors);
     return rg_test_report();
 }

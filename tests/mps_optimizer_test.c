@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* The MPSNNOptimizer classes: steps on numbers worked out by hand. docs/mps.md names these tests.
  */
+#include "any_device.h"
 #include "mps.h"
 
 /* ---- a parameter of a few f64 elements, and all that goes with it ---- */
@@ -370,23 +371,10 @@ static void test_matrix(rig *r)
 
 int main(void)
 {
-    rig r = rig_open(2);
-    test_plain(&r);
-    test_momentum(&r);
-    test_momentum_forms(&r);
-    test_nesterov(&r);
-    test_gradient_rules(&r);
-    test_l1(&r);
-    test_running_mean(&r);
     test_defaults();
-    test_rmsprop(&r);
-    test_epsilon(&r);
-    test_adam(&r);
-    test_adam_epsilon(&r);
-    test_amsgrad(&r);
-    test_result(&r);
-    test_weights_and_biases(&r);
-    test_matrix(&r);
-    rig_close(&r);
+    RUN_ON_DEVICES(test_plain, test_momentum, test_momentum_forms, test_nesterov,
+                   test_gradient_rules, test_l1, test_running_mean, test_rmsprop, test_epsilon,
+                   test_adam, test_adam_epsilon, test_amsgrad, test_result, test_weights_and_biases,
+                   test_matrix);
     return rg_test_report();
 }

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Pooling as in MPS: placement, edges, states, and calls that must be refused. docs/mps.md names
  * these tests. */
+#include "any_device.h"
 #include "mps.h"
 #include "ops/ops.h"
 
@@ -333,8 +334,9 @@ static void refused(rg_device *device, const rg_pool_desc *desc, const char *wor
     EXPECT(kernel == NULL);
 }
 
-static void test_bad_descriptors(rg_device *device)
+static void test_bad_descriptors(rig *r)
 {
+    rg_device *const device = r->device;
     static const int32_t sizes[] = { 0, -1, INT32_MIN };
     for (int i = 0; i < 3; i++) {
         rg_pool_desc desc = rg_pool_desc_default();
@@ -378,8 +380,9 @@ static rg_status shape_status(rg_device *device, rg_pool_desc desc, rg_dtype dty
     return status;
 }
 
-static void test_bad_shapes(rg_device *device)
+static void test_bad_shapes(rig *r)
 {
+    rg_device *const device = r->device;
     const rg_pool_desc desc = desc_of(RG_POOL_MAX, 3, 2);
     EXPECT_FAILS(shape_status(device, desc, RG_F32, 2, DIMS(8, 8)), RG_INVALID_ARGUMENT, "rank 2");
     EXPECT_FAILS(shape_status(device, desc, RG_F32, 5, DIMS(1, 1, 8, 8, 1)), RG_INVALID_ARGUMENT,
@@ -463,19 +466,9 @@ static void test_bad_calls(rig *r)
 
 int main(void)
 {
-    rig r = rig_open(2);
     test_class_names();
-    test_offset(&r);
-    test_clip(&r);
-    test_source_size(&r);
-    test_edges(&r);
-    test_average_window(&r);
-    test_l2_of_zeros(&r);
-    test_winners(&r);
-    test_any_winner(&r);
-    test_bad_descriptors(r.device);
-    test_bad_shapes(r.device);
-    test_bad_calls(&r);
-    rig_close(&r);
+    RUN_ON_DEVICES(test_offset, test_clip, test_source_size, test_edges, test_average_window,
+                   test_l2_of_zeros, test_winners, test_any_winner, test_bad_descriptors,
+                   test_bad_shapes, test_bad_calls);
     return rg_test_report();
 }
