@@ -152,9 +152,12 @@ static int take_options(rg_train_request *request, rg_option options[], int argc
 
 static int train(rg_train_request *request, const char *command)
 {
-    rg_train_run run;
+    rg_train_run run = { 0 };
+    rg_group *group = NULL;
     bool done = false;
-    rg_status status = rg_train_begin(&run, request);
+    rg_status status = rg_train_group_open(request, &group);
+    if (status == RG_OK)
+        status = rg_train_begin(&run, request, group);
     if (status == RG_OK)
         status = rg_train_all(&run, &interrupted, &done);
     if (status == RG_OK && (done || !unread))
@@ -162,11 +165,16 @@ static int train(rg_train_request *request, const char *command)
     if (status == RG_OK && !done)
         rg_show_say(&run.show, "stopped; continue with --resume %s",
                     rg_run_path(run.run, RG_RUN_CHECKPOINT));
-    if (status != RG_OK)
+    if (status != RG_OK) {
         rg_show_clear(&run.show);
+        rg_group_fail(group, rg_failure());
+        if (rg_group_rank(group) > 0)
+            (void)rg_fails(status, "rank %d: %s", rg_group_rank(group), rg_failure());
+    }
     const int stopped = unread ? 128 + SIGPIPE : 130;
     const int result = status == RG_OK ? (interrupted && !done ? stopped : 0) : rg_failed();
     rg_train_end(&run);
+    rg_group_destroy(group);
     return result;
 }
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OF_THIS_RUN = 9 }; /* options at the head of the table that no checkpoint keeps */
+enum { OF_THIS_RUN = 10 }; /* options at the head of the table that no checkpoint keeps */
 
 const char rg_train_default_data[] = "fashion-mnist";
 
@@ -26,9 +26,9 @@ rg_train_request rg_train_defaults(void)
                                .epochs = 6,
                                .batch = 64,
                                .accumulate = 1,
-                               .micro_batches = 1,
                                .seed = 1,
                                .memory = 256,
+                               .micro_batches = RG_TRAIN_NOT_GIVEN,
                                .stop = RG_TRAIN_NOT_GIVEN,
                                .rate = RG_TRAIN_NOT_GIVEN,
                                .momentum = 0.9,
@@ -50,6 +50,9 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
           "results folder (default run, or run-2, ... if there is one; of --resume the same)" },
         { "resume", RG_OPTION_TEXT, &q->resume, "FILE", "continue from a checkpoint" },
         { "stop", RG_OPTION_COUNT, &q->stop, "N", "stop after epoch N; --resume continues" },
+        { "mpi", RG_OPTION_TEXT, &q->mpi, "NAME",
+          "with mpirun or srun: openmpi, mpich, abi or the path of a library (default: that of the "
+          "launcher); none: every process is alone" },
         { "json", RG_OPTION_FLAG, &q->json, NULL, "print one JSON object per line" },
         { "help", RG_OPTION_FLAG, &q->help, NULL, "print this help" },
         { "data", RG_OPTION_TEXT, &q->data, "PATH",
@@ -66,7 +69,7 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
           "accumulate gradients over N batches per step (default 1)" },
         { "micro-batches", RG_OPTION_COUNT, &q->micro_batches, "N",
           "cut each batch into N parts, a power of two, and sum their gradients in a fixed order "
-          "(default 1)" },
+          "(default 1; 8 under mpirun or srun)" },
         { "optimizer", RG_OPTION_TEXT, &q->optimizer, "NAME",
           "adam, sgd or rmsprop (default adam)" },
         { "rate", RG_OPTION_REAL, &q->rate, "X", "learning rate (default 0.001; for sgd 0.05)" },
@@ -151,7 +154,7 @@ rg_status rg_train_desc(const rg_train_request *q, rg_trainer_desc *desc)
     desc->epochs = q->epochs;
     desc->batch = q->batch;
     desc->accumulate = q->accumulate;
-    desc->micro_batches = q->micro_batches;
+    desc->micro_batches = q->micro_batches != RG_TRAIN_NOT_GIVEN ? q->micro_batches : 1;
     desc->shift = q->shift;
     desc->crop = q->crop;
     desc->mirror = q->mirror;

@@ -10,7 +10,7 @@
 
 typedef struct rg_train_request {
     /* of this run alone */
-    const char *device, *out, *resume;
+    const char *device, *out, *resume, *mpi;
     int64_t threads, workers, memory, stop;
     bool json, help;
     int64_t channels; /* of PNG and JPEG images; 0: as the first one has */
@@ -22,7 +22,7 @@ typedef struct rg_train_request {
     bool mirror;
 } rg_train_request;
 
-enum { RG_TRAIN_OPTIONS = 40, RG_TRAIN_NOT_GIVEN = -1 /* of rate and stop */ };
+enum { RG_TRAIN_OPTIONS = 40, RG_TRAIN_NOT_GIVEN = -1 /* of rate, stop and micro_batches */ };
 
 rg_train_request rg_train_defaults(void);
 /* The data set where none is asked for: it may be missing. */

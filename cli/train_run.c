@@ -11,6 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Whether this rank writes files. */
+static bool writes(const rg_train_run *run)
+{
+    return rg_group_rank(run->group) == 0;
+}
+
 /* ---- data ---- */
 
 /* Without the package of the default data set there is one that the program draws. */
@@ -107,6 +113,8 @@ static char *free_folder(void)
 static rg_status open_folder(rg_train_run *run)
 {
     const rg_train_request *q = run->request;
+    if (!writes(run))
+        return RG_OK;
     run->out = q->out != NULL      ? strdup(q->out)
                : q->resume != NULL ? folder_of(q->resume)
                                    : free_folder();
@@ -138,11 +146,12 @@ static rg_status begin(rg_train_run *run)
     RG_PASS(open_data(run));
     rg_trainer_desc desc;
     RG_PASS(rg_train_desc(q, &desc));
+    desc.group = run->group;
     RG_PASS(q->resume != NULL ? make_resumed(run, &desc) : make_new(run, &desc));
     RG_PASS(rg_trainer_get_progress(run->trainer, &run->progress));
     RG_PASS(rg_check_part(run->trainer, run->data.train, q->data));
     RG_PASS(rg_check_part(run->trainer, run->data.test, q->data));
-    return begin_folder(run); /* last, because it drops rows of the table */
+    return !writes(run) ? RG_OK : begin_folder(run); /* last, because it drops rows of the table */
 }
 
 static rg_status say_what(const rg_train_run *run)
@@ -150,29 +159,36 @@ static rg_status say_what(const rg_train_run *run)
     static const char *const kinds[] = { "classes", "labels", "values", "classes of pixels" };
     rg_network_desc network;
     char device[256], validation[64] = "";
+    rg_group_info group;
+    char ranks[320] = "";
     RG_PASS(rg_trainer_get_network(run->trainer, &network));
+    RG_PASS(rg_group_get_info(run->group, &group));
+    if (group.size > 1)
+        snprintf(ranks, sizeof ranks, "; %d ranks, %s", group.size, group.engine);
     rg_device_describe(run->device, device, sizeof device);
     if (run->data.validation != NULL)
         snprintf(validation, sizeof validation, ", %lld for validation",
                  (long long)count_of(run->data.validation));
     rg_show_say(&run->show,
                 "%s on %s: %lld images for training%s, %lld for testing, %d %s; %lld "
-                "parameters in %s; %s",
+                "parameters in %s; %s%s",
                 rg_model_name(rg_trainer_model(run->trainer)), run->request->data,
                 (long long)count_of(run->data.train), validation,
                 (long long)count_of(run->data.test), network.classes, kinds[network.target],
                 (long long)rg_trainer_parameters(run->trainer), rg_dtype_name(network.dtype),
-                device);
+                device, ranks);
     return RG_OK;
 }
 
-rg_status rg_train_begin(rg_train_run *run, rg_train_request *request)
+rg_status rg_train_begin(rg_train_run *run, rg_train_request *request, rg_group *group)
 {
-    *run = (rg_train_run){ .request = request, .began = rg_show_clock() };
+    *run = (rg_train_run){ .request = request, .group = group, .began = rg_show_clock() };
     rg_show_begin(&run->show, request->json, request->epochs, 0);
+    run->show.silent = !writes(run);
     RG_PASS(begin(run));
     const int64_t images = count_of(run->data.train);
     rg_show_begin(&run->show, request->json, request->epochs, images);
+    run->show.silent = !writes(run);
     run->show.done_before = run->progress.finished * images + run->progress.images;
     rg_dataset_info info;
     RG_PASS(rg_dataset_get_info(run->data.train, &info));
@@ -204,6 +220,8 @@ static rg_status nothing_saved(const rg_train_run *run, const char *why)
 
 static rg_status save(rg_train_run *run, rg_run_file file)
 {
+    if (!writes(run))
+        return RG_OK;
     const char *path = rg_run_path(run->run, file);
     char *options = rg_train_options_text(run->request);
     if (options == NULL)
@@ -228,7 +246,9 @@ static rg_status train_epoch(rg_train_run *run, bool *whole)
 {
     rg_trainer_progress now;
     *whole = false;
-    if (*run->interrupted)
+    bool stops;
+    RG_PASS(rg_train_group_stops(run->group, *run->interrupted != 0, &stops));
+    if (stops)
         return RG_OK;
     const int64_t before = run->progress.finished;
     const rg_status status = rg_trainer_train(run->trainer, 1, watch, run);
@@ -272,7 +292,8 @@ static rg_status end_epoch(rg_train_run *run)
         RG_PASS(validate(run));
     else
         rg_show_epoch(&run->show, &run->progress, NULL);
-    RG_PASS(rg_run_add_epoch(run->run));
+    if (writes(run))
+        RG_PASS(rg_run_add_epoch(run->run));
     if (run->data.validation != NULL && run->progress.best_epoch == run->progress.finished)
         RG_PASS(save(run, RG_RUN_BEST));
     return save(run, RG_RUN_CHECKPOINT);
@@ -293,16 +314,17 @@ rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool 
     run->interrupted = interrupted;
     while (p->finished < q->epochs && !is_patience_over(run) &&
            (q->stop < 0 || p->finished < q->stop)) {
-        bool whole;
+        bool whole, stops;
         RG_PASS(train_epoch(run, &whole));
         if (!whole)
             return save(run, RG_RUN_CHECKPOINT);
         RG_PASS(end_epoch(run));
+        RG_PASS(rg_train_group_stops(run->group, *interrupted != 0, &stops));
         if (is_patience_over(run))
             rg_show_say(&run->show,
                         "no higher validation accuracy since epoch %lld; training stops",
                         (long long)p->best_epoch);
-        else if (*interrupted)
+        else if (stops)
             return RG_OK;
     }
     *done = p->finished >= q->epochs || is_patience_over(run);
@@ -346,6 +368,8 @@ rg_status rg_train_finish(rg_train_run *run, const char *command, bool done)
     const rg_dataset *set = done ? run->data.test : run->data.validation;
     rg_report_desc desc = rg_report_desc_default();
     rg_trainer_result test;
+    if (!writes(run))
+        return RG_OK;
     if (done)
         RG_PASS(restore_best(run, &network));
     char *options = rg_train_options_text(run->request);

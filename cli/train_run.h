@@ -5,13 +5,15 @@
 #define RG_CLI_TRAIN_RUN_H
 
 #include "cli/train_data.h"
+#include "cli/train_group.h"
 #include "cli/train_show.h"
 
 #include <retrograde/run.h>
 
 typedef struct rg_train_run {
     rg_train_request *request;
-    rg_run *run; /* the folder */
+    rg_group *group; /* of which rank 0 alone writes */
+    rg_run *run;     /* the folder */
     rg_device *device;
     rg_model *model; /* of a new training, until there is a trainer */
     rg_trainer *trainer;
@@ -25,7 +27,7 @@ typedef struct rg_train_run {
     const char *good; /* the last checkpoint of this training; NULL: there is none yet */
 } rg_train_run;
 
-rg_status rg_train_begin(rg_train_run *run, rg_train_request *request);
+rg_status rg_train_begin(rg_train_run *run, rg_train_request *request, rg_group *group);
 /* Trains to the end, to --stop, or until *interrupted; then *done is false. */
 rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool *done);
 /* Writes a report: with the best network and the test images if training is `done`, otherwise with

@@ -31,7 +31,7 @@ void rg_show_begin(rg_train_show *show, bool json, int64_t epochs, int64_t image
 
 void rg_show_clear(const rg_train_show *show)
 {
-    if (show->terminal)
+    if (show->terminal && !show->silent)
         fputs("\r\033[K", stdout);
     fflush(stdout);
 }
@@ -40,6 +40,8 @@ void rg_show_say(const rg_train_show *show, const char *format, ...)
 {
     va_list values;
     FILE *to = show->json ? stderr : stdout;
+    if (show->silent)
+        return;
     rg_show_clear(show);
     va_start(values, format);
     vfprintf(to, format, values);
@@ -117,7 +119,7 @@ static int progress_pieces(const rg_train_show *show, const rg_trainer_progress 
 void rg_show_progress(rg_train_show *show, const rg_trainer_progress *p)
 {
     const double now = rg_show_clock();
-    if (!show->terminal || now - show->drawn < 0.1)
+    if (!show->terminal || show->silent || now - show->drawn < 0.1)
         return;
     show->drawn = now;
     char bar[LONGEST_BAR * 4 + 1], pieces[PIECES][PIECE], epoch[64];
@@ -180,6 +182,8 @@ void rg_show_epoch(rg_train_show *show, const rg_trainer_progress *p,
 {
     const double loss = loss_of(p);
     const double accuracy = accuracy_of(p);
+    if (show->silent)
+        return;
     if (show->json) {
         printf("{\"epoch\":%" PRId64 ",\"images\":%" PRId64, p->epoch, p->images);
         json_member("loss", loss);

@@ -25,6 +25,10 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/retrograde ${PROJECT_BINARY_DIR}
 foreach(library ${RG_LIBRARIES})
     install(TARGETS ${library} EXPORT ${library} DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endforeach()
+if(RG_TRAIN AND RG_MPI_SHIMS)
+    install(FILES ${RG_MPI_SHIMS} DESTINATION ${CMAKE_INSTALL_LIBDIR}/retrograde
+        PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+endif()
 if(RG_PROGRAM)
     install(TARGETS rg_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
     if(NOT CMAKE_CROSSCOMPILING) # the program writes them

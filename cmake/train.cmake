@@ -27,10 +27,10 @@ add_library(rg_train_objects OBJECT
     src/train/image_items.c src/train/image_folder.c src/train/tar_members.c src/train/tar_set.c src/train/glyphs.c src/train/loader.c src/train/loader_image.c
     src/train/model.c src/train/layer_rules.c src/train/network.c src/train/scores.c src/train/stepper.c
     src/train/stepper_graph.c src/train/stepper_slot.c src/train/stepper_micro.c
-    src/train/stepper_time.c
+    src/train/stepper_group.c src/train/stepper_time.c
     src/train/network_onnx.c src/train/model_onnx.c src/train/base64.c
     src/train/run_state.c src/train/run_tensors.c src/train/trainer_desc.c src/train/trainer.c
-    src/train/trainer_save.c src/train/trainer_use.c src/train/trainer_history.c
+    src/train/trainer_save.c src/train/trainer_use.c src/train/trainer_history.c src/train/trainer_group.c
     src/train/trainer_report.c src/train/predict_file.c src/train/checkpoint.c
     src/train/checkpoint_import.c src/train/model_convert.c
     src/train/training_run.c src/train/run_folder.c
@@ -44,6 +44,11 @@ add_library(rg_train_objects OBJECT
     src/train/metrics_csv.c src/train/metrics_events.c)
 set_property(SOURCE src/train/data_source.c src/train/png_image.c src/train/jpeg_image.c PROPERTY
     COMPILE_DEFINITIONS RG_HAVE_ZLIB=${RG_HAVE_ZLIB} RG_HAVE_PNG=${RG_HAVE_PNG} RG_HAVE_JPEG=${RG_HAVE_JPEG})
+target_sources(rg_train_objects PRIVATE
+    src/group/group.c src/group/group_thread.c src/group/messages.c src/group/launcher.c
+    src/group/heartbeat.c src/group/heartbeat_connect.c src/group/mpi_open.c src/group/mpi_abi.c)
+set_property(SOURCE src/group/mpi_open.c PROPERTY COMPILE_DEFINITIONS
+    RG_LIBDIR="${CMAKE_INSTALL_LIBDIR}")
 target_sources(rg_train_objects PRIVATE
     src/onnx/protobuf.c src/onnx/onnx_arena.c src/onnx/onnx_tensor.c src/onnx/onnx_external.c
     src/onnx/onnx_read.c src/onnx/onnx_open.c src/onnx/onnx_network.c src/onnx/import.c
@@ -66,5 +71,41 @@ add_library(retrograde_train_static STATIC $<TARGET_OBJECTS:rg_train_objects>)
 target_link_libraries(retrograde_train PUBLIC retrograde)
 target_link_libraries(retrograde_train_static PUBLIC retrograde_static)
 foreach(library retrograde_train retrograde_train_static)
-    target_link_libraries(${library} PRIVATE ${RG_TRAIN_LIBRARIES} Threads::Threads m)
+    target_link_libraries(${library} PRIVATE ${RG_TRAIN_LIBRARIES} Threads::Threads ${CMAKE_DL_LIBS} m)
 endforeach()
+
+# ---- MPI ----
+
+# A small library for each MPI without the standard ABI whose compiler is here; libretrograde_train opens it at run
+# time and is itself linked with no MPI.
+option(RG_MPI "build what opens Open MPI and MPICH where their mpicc is found" ON)
+set(RG_MPI_SHIMS "")
+if(RG_MPI AND NOT CMAKE_CROSSCOMPILING)
+    foreach(name openmpi mpich)
+        find_program(RG_MPICC_${name} mpicc.${name})
+    endforeach()
+    find_program(RG_MPICC mpicc)
+    if(RG_MPICC AND NOT RG_MPICC_openmpi AND NOT RG_MPICC_mpich)
+        file(WRITE ${PROJECT_BINARY_DIR}/which_mpi.c "#include <mpi.h>\n")
+        execute_process(COMMAND ${RG_MPICC} -E -dM ${PROJECT_BINARY_DIR}/which_mpi.c
+            OUTPUT_VARIABLE macros ERROR_QUIET)
+        if(macros MATCHES "#define OPEN_MPI ")
+            set(RG_MPICC_openmpi ${RG_MPICC})
+        elseif(macros MATCHES "#define MPICH_VERSION ")
+            set(RG_MPICC_mpich ${RG_MPICC})
+        endif()
+    endif()
+    foreach(name openmpi mpich)
+        if(RG_MPICC_${name})
+            set(shim ${PROJECT_BINARY_DIR}/retrograde-${name}.so)
+            add_custom_command(OUTPUT ${shim}
+                COMMAND ${RG_MPICC_${name}} -std=gnu11 -O2 -g -Wall -Wextra -fPIC -shared
+                    -fvisibility=hidden -I ${PROJECT_SOURCE_DIR}/src -o ${shim}
+                    ${PROJECT_SOURCE_DIR}/src/group/mpi_shim.c
+                DEPENDS src/group/mpi_shim.c src/group/mpi_table.h
+                COMMENT "Building retrograde-${name}.so" VERBATIM)
+            list(APPEND RG_MPI_SHIMS ${shim})
+        endif()
+    endforeach()
+endif()
+add_custom_target(rg_mpi_shims ALL DEPENDS ${RG_MPI_SHIMS})

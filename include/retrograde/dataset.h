@@ -193,6 +193,9 @@ typedef struct rg_loader_desc {
     /** That make batches, 0 to 64; 0 (default): one, or for images that are not in memory one for
      *  each processor, 16 at most. Batches do not depend on it. */
     int32_t threads;
+    /** Of each batch, only images `first` to `first` + `most` - 1 are made, as far as the batch has
+     *  them: the part of one rank. 0 or more; `most` 0 (default): all. */
+    int64_t first, most;
 } rg_loader_desc;
 RG_API rg_loader_desc rg_loader_desc_default(void);
 
@@ -203,9 +206,10 @@ typedef struct rg_batch {
     const void *values;     /**< (count, targets) of the descriptor's dtype, for labels and values;
                                  else NULL */
     const int64_t *indices; /**< (count): where each image stands in the set */
-    int64_t count;          /**< of images; less than a batch only at the end of an epoch */
+    int64_t count;          /**< of images; less than a batch at the end of an epoch; with `most` of
+                                 the descriptor, those of the part, perhaps none */
     int64_t epoch;          /**< from 0 */
-    int64_t position;       /**< of its first image in the epoch, from 0 */
+    int64_t position;       /**< of the first image of the batch in the epoch, from 0 */
     bool last;              /**< of its epoch */
 } rg_batch;
 

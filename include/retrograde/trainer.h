@@ -24,6 +24,7 @@
 #define RETROGRADE_TRAINER_H
 
 #include <retrograde/dataset.h>
+#include <retrograde/group.h>
 #include <retrograde/model.h>
 
 #ifdef __cplusplus
@@ -72,6 +73,12 @@ typedef struct rg_trainer_desc {
      *  bits. Each has ceil(batch / micro_batches) images, the last ones perhaps fewer or none.
      *  Batch norm uses the statistics of a part; running statistics take the mean of all parts. */
     int64_t micro_batches;
+    /** The ranks that train together, each with its share of the micro-batches; their number is at
+     *  most micro_batches. It must outlive the trainer. NULL (default): this process alone. All
+     *  ranks create, resume, train and validate together; data, model, descriptor and version must
+     *  be the same, or creation is RG_INVALID_ARGUMENT on all of them. Checkpoints do not keep it,
+     *  and can be continued by any number of ranks with the same bits. */
+    rg_group *group;
 } rg_trainer_desc;
 RG_API rg_trainer_desc rg_trainer_desc_default(void);
 
@@ -147,13 +154,13 @@ typedef struct rg_trainer_progress {
 } rg_trainer_progress;
 
 /** Called after every batch, from within rg_trainer_train(). It must not call the trainer. Returns
- *  whether to continue; false ends training after this batch. */
+ *  whether to continue; false ends training after this batch, or in a group after the next. */
 typedef bool rg_trainer_watch(void *context, const rg_trainer_progress *progress);
 
-/** Trains `epochs` epochs, but not beyond those of the descriptor. The rest of an epoch that was
- *  interrupted counts as one. `watch` may be NULL. RG_OK also if `watch` stopped training; the next
- *  call continues from there. RG_INVALID_STATE if a loss or a parameter is no longer finite: such a
- *  trainer can neither train nor be saved. */
+/** Trains `epochs` epochs, all ranks of a group together, but not beyond those of the descriptor.
+ * The rest of an epoch that was interrupted counts as one. `watch` may be NULL. RG_OK also if
+ * `watch` stopped training; the next call continues from there. RG_INVALID_STATE if a loss or a
+ * parameter is no longer finite: such a trainer can neither train nor be saved. */
 RG_API rg_status rg_trainer_train(rg_trainer *trainer, int64_t epochs, rg_trainer_watch *watch,
                                   void *context);
 
@@ -197,8 +204,9 @@ typedef struct rg_trainer_result {
 RG_API rg_status rg_trainer_evaluate(rg_trainer *trainer, const rg_dataset *set,
                                      rg_trainer_result *result);
 
-/** The same for validation: the result belongs to the epoch that was completed last, and
- *  checkpoints keep the best accuracy. A result with a loss that is not finite is never the best.
+/** The same for validation, all ranks of a group together: the result belongs to the epoch that was
+ * completed last, and checkpoints keep the best accuracy. A result with a loss that is not finite
+ * is never the best.
  */
 RG_API rg_status rg_trainer_validate(rg_trainer *trainer, const rg_dataset *set,
                                      rg_trainer_result *result);

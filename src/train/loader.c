@@ -44,6 +44,18 @@ static void move_on(rg_loader *loader, int64_t epoch, int64_t position)
     loader->position = over ? 0 : position;
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A batch never holds more images than there are, or than its part has. */
+static int64_t batch_capacity(const rg_loader *loader)
+{
+    const int64_t most = loader->desc.most > 0 ? loader->desc.most : loader->desc.batch;
+    return smaller(smaller(loader->desc.batch, most), loader->set->info.count);
+}
+
 /* The targets of an image become number i of a batch. */
 static void take_targets(const rg_loader *loader, int64_t index, int64_t i, rg_loader_slot *to)
 {
@@ -65,10 +77,13 @@ static void begin_batch(rg_loader *loader)
     rg_loader_slot *const to = &loader->ring[loader->begun % (uint64_t)loader->desc.buffers];
     const int64_t epoch = loader->epoch, position = loader->position;
     const int64_t left = loader->set->info.count - position;
-    const int64_t count = left < loader->desc.batch ? left : loader->desc.batch;
+    const int64_t whole = smaller(left, loader->desc.batch);
+    const int64_t first = smaller(loader->desc.first, whole);
+    const int64_t count = smaller(whole - first, batch_capacity(loader));
     order_epoch(loader, epoch);
     for (int64_t i = 0; i < count; i++) {
-        const int64_t index = loader->order != NULL ? loader->order[position + i] : position + i;
+        const int64_t at = position + first + i;
+        const int64_t index = loader->order != NULL ? loader->order[at] : at;
         to->indices[i] = index;
         take_targets(loader, index, i, to);
     }
@@ -79,12 +94,12 @@ static void begin_batch(rg_loader *loader)
                             .count = count,
                             .epoch = epoch,
                             .position = position,
-                            .last = epoch_ended(loader, position + count) };
+                            .last = epoch_ended(loader, position + whole) };
     to->given = to->done = 0;
     to->bad = -1;
     to->status = RG_OK;
     loader->begun++;
-    move_on(loader, epoch, position + count);
+    move_on(loader, epoch, position + whole);
 }
 
 /* The newest batch, if it has images that no thread has taken; else a new one, if there is memory
@@ -235,6 +250,8 @@ static rg_status check_desc(const rg_dataset *set, const rg_loader_desc *desc)
              RG_UNSUPPORTED,
              "rg_loader_create: images with masks cannot be mirrored, cropped or shifted");
     RG_TRY(check_range("batch", desc->batch, 1, INT32_MAX));
+    RG_TRY(check_range("first", desc->first, 0, INT32_MAX));
+    RG_TRY(check_range("most", desc->most, 0, INT32_MAX));
     RG_TRY(check_range("crop", desc->crop, 0, 1024));
     RG_TRY(check_range("shift", desc->shift, 0, 1024));
     RG_TRY(check_range("buffers", desc->buffers, 2, 16));
@@ -269,13 +286,6 @@ static rg_status make_table(rg_loader *loader)
         rg_element_set(table, d->dtype, i,
                        ((double)(i % 256) / 255 - d->mean[i / 256]) / d->deviation[i / 256]);
     return RG_OK;
-}
-
-/* A batch never holds more images than there are. */
-static int64_t batch_capacity(const rg_loader *loader)
-{
-    const int64_t count = loader->set->info.count;
-    return loader->desc.batch < count ? loader->desc.batch : count;
 }
 
 /* Bytes of the labels and of the values of a batch. */

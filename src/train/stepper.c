@@ -29,8 +29,7 @@ static rg_status record_part(rg_stepper *t, rg_plan *plan, rg_step_slot *s, int3
     const int64_t parts = t->options.micro_batches;
     part->dropout_step = s->numbers.batch;
     if (t->micro != NULL)
-        part->dropout_step =
-            s->numbers.batch * parts + (int64_t)t->options.rank * s->parts_count + index;
+        part->dropout_step = s->numbers.batch * parts + (int64_t)t->rank * s->parts_count + index;
     RG_TRY(record_number(s->commands, plan, "dropout_step", &part->dropout_step,
                          sizeof part->dropout_step));
     RG_TRY(rg_plan_encode(plan, s->commands, (rg_tensor *[]){ part->images, part->labels }));
@@ -44,6 +43,12 @@ static rg_status record_numbers(rg_stepper *t, rg_plan *plan, rg_step_slot *s)
     RG_TRY(record_number(s->commands, plan, "rate", wide ? (const void *)&n->rate64 : &n->rate,
                          wide ? sizeof n->rate64 : sizeof n->rate));
     return record_number(s->commands, plan, "step", &n->step, sizeof n->step);
+}
+
+static void drop_commands(rg_step_slot *s)
+{
+    rg_commands_destroy(s->commands);
+    s->commands = NULL;
 }
 
 /* Runs a plan for a whole batch. */
@@ -64,15 +69,19 @@ static rg_status start_micro(rg_stepper *t, rg_plan *update, rg_step_slot *s)
             RG_TRY(record_part(t, t->micro->gradient, s, i));
         RG_TRY(rg_micro_add(t, s->commands, &s->parts[i], i));
     }
+    if (t->ranks > 1) {
+        RG_TRY(rg_commands_commit(s->commands));
+        RG_TRY(rg_commands_wait(s->commands));
+        drop_commands(s);
+        RG_TRY(rg_stepper_reduce(t, s));
+        RG_TRY(rg_commands_create(t->queue, &s->commands));
+    }
+    /* the next batch has its own, but a checkpoint must not tell which micro-batch was the last */
+    RG_TRY(record_number(s->commands, t->micro->gradient, "dropout_step", &s->numbers.batch,
+                         sizeof s->numbers.batch));
     RG_TRY(record_numbers(t, update, s));
     RG_TRY(rg_plan_encode(update, s->commands, rg_micro_sums(t->micro)));
     return rg_commands_commit(s->commands);
-}
-
-static void drop_commands(rg_step_slot *s)
-{
-    rg_commands_destroy(s->commands);
-    s->commands = NULL;
 }
 
 /* Waits for the slot's batch, if there is one. */
@@ -163,8 +172,8 @@ rg_status rg_stepper_create(rg_device *device, const rg_model *model,
     RG_TRY(rg_allocate_zero(allocator, sizeof(rg_stepper), &memory));
     rg_stepper *t = memory;
     t->options = *options;
-    if (options->ranks == 0)
-        t->options.ranks = 1;
+    t->rank = options->use_only ? 0 : rg_group_rank(options->group);
+    t->ranks = options->use_only ? 1 : rg_group_size(options->group);
     if (options->micro_batches == 0 || options->use_only)
         t->options.micro_batches = 1;
     rg_status counted = RG_OK;

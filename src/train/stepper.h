@@ -17,7 +17,7 @@ typedef struct rg_stepper_options {
     double decay;          /* of weights: decoupled for adam, l2 for others */
     int64_t batch;         /* the most images in a batch, those of all ranks */
     int32_t micro_batches; /* that a batch is cut into, a power of two; 0 or 1: none */
-    int32_t rank, ranks;   /* ranks divide micro_batches; 0: there is one */
+    rg_group *group;       /* of a number of ranks that divides micro_batches; NULL: this one */
     int32_t accumulate;    /* batches that make one step; at least 1 */
     uint64_t seed;         /* of the first parameters */
     bool use_only;         /* no steps: there is the network as it is used, and no optimizer */
@@ -42,6 +42,9 @@ void rg_stepper_destroy(rg_stepper *stepper);
  * of an earlier batch, as devices work asynchronously; its images are 0 while there is none. */
 rg_status rg_stepper_step(rg_stepper *stepper, const void *images, const void *labels,
                           int64_t count, double rate, rg_outcome *outcome);
+/* In a group: asks all ranks to stop, with the next batch; whether one has asked with the last. */
+void rg_stepper_ask_stop(rg_stepper *stepper, bool stop);
+bool rg_stepper_is_stopped(const rg_stepper *stepper);
 /* Waits for a running batch; images is 0 when all are complete. */
 rg_status rg_stepper_finish(rg_stepper *stepper, rg_outcome *outcome);
 
@@ -53,6 +56,9 @@ rg_status rg_stepper_evaluate(rg_stepper *stepper, const void *images, const voi
 /* The mean intersection over union of the classes of masks, over all evaluations since the last
  * call; NaN for other targets. */
 double rg_stepper_take_iou(rg_stepper *stepper);
+
+/* In a group: adds what evaluations of all ranks have counted for rg_stepper_take_iou(). */
+rg_status rg_stepper_join_overlaps(rg_stepper *stepper);
 
 /* Steps, and batches that were started, since the beginning. */
 int64_t rg_stepper_steps(const rg_stepper *stepper);

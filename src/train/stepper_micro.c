@@ -139,7 +139,7 @@ rg_status rg_micro_create(rg_stepper *t)
     void *memory;
     RG_TRY(rg_allocate_zero(allocator, sizeof *t->micro, &memory));
     rg_micro *m = t->micro = memory;
-    const int32_t owned = t->options.micro_batches / t->options.ranks;
+    const int32_t owned = t->options.micro_batches / t->ranks;
     RG_TRY(find_pieces(t));
     RG_CHECK(m->count > 0, RG_INVALID_ARGUMENT, "the network has nothing to train");
     RG_TRY(make_kernels(t));

@@ -83,7 +83,9 @@ struct rg_stepper {
                            micro-batches, of the plan that makes gradients */
     rg_plan *plans[RG_STEP_SHARES];
     rg_micro *micro; /* NULL: a batch is not cut */
-    rg_network used; /* as it is used */
+    int32_t rank, ranks;
+    bool is_asked, is_stopped; /* see rg_stepper_ask_stop() */
+    rg_network used;           /* as it is used */
     rg_plan *use;
     rg_step_slot slots[RG_STEP_SLOTS];
     rg_step_slot evaluation;
@@ -119,6 +121,12 @@ void rg_slot_release(rg_stepper *stepper, rg_step_slot *slot);
 rg_scored rg_slot_scored(const rg_stepper *stepper, const rg_step_slot *slot);
 void rg_slot_outcomes(const rg_stepper *stepper, const rg_step_slot *slot, rg_outcome *own);
 rg_outcome rg_slot_outcome(const rg_stepper *stepper, rg_step_slot *slot);
+
+/* ---- stepper_group.c ---- */
+
+/* When this rank's part of a batch is complete: sums gradients over all ranks, and gathers the
+ * outcomes of all micro-batches. */
+rg_status rg_stepper_reduce(rg_stepper *stepper, rg_step_slot *slot);
 
 /* ---- stepper_micro.c ---- */
 

@@ -73,8 +73,8 @@ static rg_status make_part(rg_stepper *t, rg_step_part *part)
 /* Images of the whole batch, of which this rank has some, for all parts or for one. */
 rg_status rg_slot_fit(rg_stepper *t, rg_step_slot *s, int64_t whole, bool is_cut)
 {
-    const int32_t count = is_cut ? t->options.micro_batches / t->options.ranks : 1;
-    const int64_t first_part = is_cut ? (int64_t)count * t->options.rank : 0;
+    const int32_t count = is_cut ? t->options.micro_batches / t->ranks : 1;
+    const int64_t first_part = is_cut ? (int64_t)count * t->rank : 0;
     void *memory;
     if (s->whole == whole && s->results != NULL)
         return RG_OK;

@@ -35,6 +35,7 @@ static rg_stepper_options stepper_options(const rg_trainer *t)
                                  .batch = t->desc.batch,
                                  .accumulate = (int32_t)t->desc.accumulate,
                                  .micro_batches = (int32_t)t->desc.micro_batches,
+                                 .group = t->desc.group,
                                  .seed = (uint64_t)t->desc.seed };
 }
 
@@ -94,6 +95,7 @@ static rg_status open_loader(rg_trainer *t, const rg_dataset *set)
     desc.crop = (int32_t)t->desc.crop;
     desc.mirror = t->desc.mirror;
     desc.threads = (int32_t)t->desc.workers;
+    rg_trainer_part(t, &desc);
     memcpy(desc.mean, s->mean, sizeof desc.mean);
     memcpy(desc.deviation, s->deviation, sizeof desc.deviation);
     RG_TRY(rg_dataset_get_info(set, &info));
@@ -106,6 +108,7 @@ static rg_status open_loader(rg_trainer *t, const rg_dataset *set)
         "accumulate is %lld; it can be at most the number of batches of the whole training, %lld",
         (long long)t->desc.accumulate, (long long)batches);
     RG_TRY(rg_history_begin(t));
+    RG_TRY(rg_trainer_join(t, set));
     return rg_loader_seek(t->loader, s->epoch, s->position);
 }
 
@@ -318,7 +321,7 @@ typedef struct watcher {
     int64_t before;   /* images of the epoch that were done when the call began it */
     rg_outcome batch; /* that was done since the last word to `watch`; perhaps none */
     rg_trainer_progress last;
-    bool go_on;
+    bool is_asked; /* to stop */
 } watcher;
 
 static rg_trainer_progress progress_of(const rg_trainer *t)
@@ -350,7 +353,14 @@ static void tell(watcher *w)
     if (progress.batch_images > 0)
         rg_history_add_loss(&w->t->history, progress.batches, progress.batch_loss);
     w->last = progress;
-    w->go_on = (w->watch == NULL || w->watch(w->context, &progress)) && w->go_on;
+    w->is_asked = (w->watch != NULL && !w->watch(w->context, &progress)) || w->is_asked;
+}
+
+/* In a group, ranks stop together, after the step in which one of them has told the others. */
+static bool goes_on(const watcher *w)
+{
+    const bool alone = rg_group_size(w->t->desc.group) == 1;
+    return alone ? !w->is_asked : !rg_stepper_is_stopped(w->t->stepper);
 }
 
 static rg_status diverged(rg_trainer *t, const char *what)
@@ -424,14 +434,17 @@ static rg_status train_epoch(watcher *w)
     rg_batch batch = { .last = false };
     w->began = rg_seconds();
     w->before = s->images;
-    while (!batch.last && w->go_on) {
+    while (!batch.last && goes_on(w)) {
         rg_outcome outcome;
+        const int64_t left = t->images - s->position;
+        const int64_t whole = left < t->desc.batch ? left : t->desc.batch;
         t->rate = rg_trainer_desc_rate(&t->desc, rg_stepper_steps(t->stepper), t->steps);
         RG_TRY(rg_loader_next(t->loader, &batch));
+        rg_stepper_ask_stop(t->stepper, w->is_asked);
         RG_TRY(rg_stepper_step(t->stepper, batch.images,
-                               batch.values != NULL ? batch.values : batch.labels, batch.count,
-                               t->rate, &outcome));
-        s->position = batch.position + batch.count;
+                               batch.values != NULL ? batch.values : batch.labels, whole, t->rate,
+                               &outcome));
+        s->position = batch.position + whole;
         w->batch = outcome;
         RG_TRY(count_outcome(w, &outcome));
         tell(w);
@@ -454,8 +467,8 @@ rg_status rg_trainer_train(rg_trainer *trainer, int64_t epochs, rg_trainer_watch
     RG_CHECK(!trainer->restored, RG_INVALID_STATE,
              "rg_trainer_train: the trainer has the parameters of another checkpoint; see "
              "rg_trainer_resume");
-    watcher w = { .t = trainer, .watch = watch, .context = context, .go_on = true };
-    for (; epochs > 0 && w.go_on && trainer->state.epoch < trainer->desc.epochs; epochs--)
+    watcher w = { .t = trainer, .watch = watch, .context = context };
+    for (; epochs > 0 && goes_on(&w) && trainer->state.epoch < trainer->desc.epochs; epochs--)
         RG_TRY(train_epoch(&w));
     return RG_OK;
 }

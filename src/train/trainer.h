@@ -43,6 +43,13 @@ double rg_trainer_desc_rate(const rg_trainer_desc *desc, int64_t step, int64_t s
 rg_status rg_trainer_desc_text(const rg_trainer_desc *desc, char **text);
 rg_status rg_trainer_desc_read(const char *text, rg_trainer_desc *desc);
 
+/* ---- trainer_group.c ---- */
+
+/* Has a loader make this rank's part of each batch alone. */
+void rg_trainer_part(const rg_trainer *trainer, rg_loader_desc *desc);
+/* Checks that all ranks train the same, and gives them the parameters of rank 0. */
+rg_status rg_trainer_join(rg_trainer *trainer, const rg_dataset *set);
+
 /* ---- trainer_history.c ---- */
 
 /* Allocates the losses, as many as the whole training needs. */

@@ -173,6 +173,9 @@ rg_status rg_trainer_desc_check(const rg_trainer_desc *desc)
     RG_CHECK(desc->micro_batches <= desc->batch, RG_INVALID_ARGUMENT,
              "micro-batches must be at most batch, %" PRId64 ", not %" PRId64, desc->batch,
              desc->micro_batches);
+    RG_CHECK(desc->micro_batches >= rg_group_size(desc->group), RG_INVALID_ARGUMENT,
+             "micro-batches must be at least the number of ranks, %d, not %" PRId64,
+             rg_group_size(desc->group), desc->micro_batches);
     RG_CHECK(desc->workers >= 0 && desc->workers <= 64, RG_INVALID_ARGUMENT,
              "workers must be between 0 and 64, not %" PRId64, desc->workers);
     return RG_OK;

@@ -59,12 +59,16 @@ rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_dataset *set)
     return check_names(trainer, set);
 }
 
-static rg_status open_loader(const rg_trainer *trainer, const rg_dataset *set, rg_loader **loader)
+/* For all images, or with `ranks` > 1 for every ranks-th batch, from that of `rank` on. */
+static rg_status open_loader(const rg_trainer *trainer, const rg_dataset *set, int32_t rank,
+                             int32_t ranks, rg_loader **loader)
 {
     const rg_run_state *s = &trainer->state;
     rg_loader_desc desc = rg_loader_desc_default();
     desc.dtype = s->network.dtype;
-    desc.batch = BATCH;
+    desc.batch = (int64_t)BATCH * ranks;
+    desc.first = (int64_t)BATCH * rank;
+    desc.most = BATCH;
     desc.shuffle = false;
     desc.threads = (int32_t)trainer->desc.workers;
     memcpy(desc.mean, s->mean, sizeof desc.mean);
@@ -87,6 +91,26 @@ static void take_predictions(const rg_trainer *trainer, const rg_batch *batch,
     }
 }
 
+static void add_outcome(rg_trainer_result *sum, const rg_outcome *outcome)
+{
+    sum->score += outcome->score;
+    sum->top5 += (double)outcome->top5;
+    sum->images += outcome->images;
+    sum->right += outcome->right;
+    sum->loss += outcome->loss * (double)outcome->images;
+}
+
+/* Sums become means. */
+static void finish_result(rg_trainer *trainer, rg_trainer_result *sum)
+{
+    const rg_target_kind target = trainer->state.network.target;
+    sum->loss /= (double)sum->images;
+    sum->score /= (double)sum->images;
+    sum->accuracy = target == RG_TARGET_VALUES ? (double)NAN : sum->score;
+    sum->top5 = target == RG_TARGET_CLASS ? sum->top5 / (double)sum->images : (double)NAN;
+    sum->iou = rg_stepper_take_iou(trainer->stepper);
+}
+
 static rg_status evaluate_batches(rg_trainer *trainer, rg_loader *loader, float probabilities[],
                                   rg_prediction predictions[], rg_trainer_result *result)
 {
@@ -98,20 +122,11 @@ static rg_status evaluate_batches(rg_trainer *trainer, rg_loader *loader, float 
         RG_TRY(rg_stepper_evaluate(trainer->stepper, batch.images,
                                    batch.values != NULL ? batch.values : batch.labels, batch.count,
                                    probabilities, &outcome));
-        sum.score += outcome.score;
-        sum.top5 += (double)outcome.top5;
-        sum.images += outcome.images;
-        sum.right += outcome.right;
-        sum.loss += outcome.loss * (double)outcome.images;
+        add_outcome(&sum, &outcome);
         if (predictions != NULL)
             take_predictions(trainer, &batch, probabilities, predictions);
     } while (!batch.last);
-    sum.loss /= (double)sum.images;
-    const rg_target_kind target = trainer->state.network.target;
-    sum.score /= (double)sum.images;
-    sum.accuracy = target == RG_TARGET_VALUES ? (double)NAN : sum.score;
-    sum.top5 = target == RG_TARGET_CLASS ? sum.top5 / (double)sum.images : (double)NAN;
-    sum.iou = rg_stepper_take_iou(trainer->stepper);
+    finish_result(trainer, &sum);
     *result = sum;
     return RG_OK;
 }
@@ -124,7 +139,7 @@ static rg_status evaluate(rg_trainer *trainer, const rg_dataset *set, rg_predict
     void *probabilities = NULL;
     rg_loader *loader;
     RG_TRY(rg_trainer_check_set(trainer, set));
-    RG_TRY(open_loader(trainer, set, &loader));
+    RG_TRY(open_loader(trainer, set, 0, 1, &loader));
     rg_status status = RG_OK;
     if (predictions != NULL)
         status = rg_allocate(allocator, bytes, &probabilities);
@@ -155,9 +170,64 @@ rg_status rg_trainer_predict_set(rg_trainer *trainer, const rg_dataset *set,
     return evaluate(trainer, set, predictions, result);
 }
 
+/* ---- validation ---- */
+
+/* Evaluates every ranks-th batch. */
+static rg_status evaluate_part(rg_trainer *trainer, const rg_dataset *set, int64_t rounds,
+                               rg_outcome own[])
+{
+    rg_group *group = trainer->desc.group;
+    rg_loader *loader;
+    rg_batch batch;
+    RG_TRY(open_loader(trainer, set, rg_group_rank(group), rg_group_size(group), &loader));
+    rg_status status = RG_OK;
+    for (int64_t i = 0; i < rounds && status == RG_OK; i++) {
+        status = rg_loader_next(loader, &batch);
+        if (status == RG_OK && batch.count > 0)
+            status = rg_stepper_evaluate(trainer->stepper, batch.images,
+                                         batch.values != NULL ? batch.values : batch.labels,
+                                         batch.count, NULL, &own[i]);
+    }
+    rg_loader_destroy(loader);
+    return status;
+}
+
+/* The batches and the order of sums are those of one process. */
+static rg_status evaluate_together(rg_trainer *trainer, const rg_dataset *set,
+                                   rg_trainer_result *result)
+{
+    rg_group *group = trainer->desc.group;
+    rg_dataset_info info;
+    rg_outcome *all;
+    RG_TRY(rg_trainer_check_set(trainer, set));
+    RG_TRY(rg_dataset_get_info(set, &info));
+    const int64_t ranks = rg_group_size(group);
+    const int64_t rounds = (info.count - 1) / (BATCH * ranks) + 1;
+    const size_t bytes = (size_t)rounds * sizeof *all;
+    RG_TRY(rg_allocate_array((size_t)(rounds * ranks), sizeof *all, &all));
+    rg_outcome *own = all + rg_group_rank(group) * rounds;
+    rg_status status = evaluate_part(trainer, set, rounds, own);
+    if (status == RG_OK)
+        status = rg_group_gather(group, own, bytes, all);
+    if (status == RG_OK)
+        status = rg_stepper_join_overlaps(trainer->stepper);
+    rg_trainer_result sum = { 0 };
+    for (int64_t i = 0; i < rounds * ranks; i++)
+        add_outcome(&sum, &all[i % ranks * rounds + i / ranks]);
+    rg_release(allocator, all, (size_t)ranks * bytes);
+    RG_TRY(status);
+    finish_result(trainer, &sum);
+    *result = sum;
+    return RG_OK;
+}
+
 rg_status rg_trainer_validate(rg_trainer *trainer, const rg_dataset *set, rg_trainer_result *result)
 {
-    RG_TRY(rg_trainer_evaluate(trainer, set, result));
+    RG_CHECK_NOT_NULL(trainer);
+    RG_CHECK_NOT_NULL(set);
+    RG_CHECK_NOT_NULL(result);
+    RG_TRY(rg_group_size(trainer->desc.group) > 1 ? evaluate_together(trainer, set, result)
+                                                  : rg_trainer_evaluate(trainer, set, result));
     rg_run_state *s = &trainer->state;
     rg_report_epoch *last = rg_history_last(&trainer->history);
     if (last != NULL) {

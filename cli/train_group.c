@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Ranks: how they are found, how they share a machine, and how they end. */
+#include "cli/train_group.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MICRO_BATCHES = 8 }; /* under a launcher: the same bits on 1, 2, 4 and 8 ranks */
+
+/* On a thread of the group, while others compute or wait: nothing of them can be trusted to come to
+ * an end. Files are written whole or not at all. */
+static void on_loss(void *context, const char *sentence)
+{
+    char line[640];
+    rg_group **group = context;
+    const int length = snprintf(line, sizeof line, "retrograde: rank %d ends: %s\n",
+                                rg_group_rank(*group), sentence);
+    (void)!write(STDERR_FILENO, line, (size_t)length);
+    _exit(1);
+}
+
+/* The processors of a machine are shared by its ranks. Where the launcher binds each rank to some
+ * of them the device takes no more than those. */
+static int64_t threads_of(const rg_group_info *info)
+{
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    const long share = processors / info->local_size;
+    return share > 1 ? share : 1;
+}
+
+static rg_status share_machine(rg_train_request *q, const rg_group *group)
+{
+    rg_group_info info;
+    RG_PASS(rg_group_get_info(group, &info));
+    if (q->micro_batches == RG_TRAIN_NOT_GIVEN)
+        q->micro_batches = info.launched ? MICRO_BATCHES : 1;
+    if (info.local_size == 1)
+        return RG_OK;
+    cpu_set_t set;
+    const int64_t threads = threads_of(&info);
+    const int64_t allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : threads;
+    if (q->threads == 0 && getenv("RG_THREADS") == NULL)
+        q->threads = threads < allowed ? threads : allowed;
+    if (q->workers == 0)
+        q->workers = threads < 16 ? threads : 16;
+    return RG_OK;
+}
+
+rg_status rg_train_group_open(rg_train_request *q, rg_group **group)
+{
+    rg_group_desc desc = rg_group_desc_default();
+    const bool none = q->mpi != NULL && strcmp(q->mpi, "none") == 0;
+    desc.engine = none ? RG_GROUP_ALONE : RG_GROUP_AUTO;
+    desc.library = none ? NULL : q->mpi;
+    desc.lost = on_loss;
+    desc.context = group;
+    RG_PASS(rg_group_create(&desc, group));
+    return share_machine(q, *group);
+}
+
+rg_status rg_train_group_stops(rg_group *group, bool interrupted, bool *stops)
+{
+    const int32_t size = rg_group_size(group);
+    *stops = interrupted;
+    if (size == 1)
+        return RG_OK;
+    char *all = calloc((size_t)size, 1);
+    if (all == NULL)
+        return rg_fails(RG_OUT_OF_MEMORY, "out of memory for the ranks");
+    const char mine = interrupted;
+    const rg_status status = rg_group_gather(group, &mine, 1, all);
+    *stops = memchr(all, 1, (size_t)size) != NULL;
+    free(all);
+    return status;
+}

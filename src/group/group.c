@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Groups: joining and leaving, and their public functions. */
+#include "group/group_parts.h"
+
+#include "core/clock.h"
+#include "core/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const rg_allocator *const allocator = &rg_default_allocator;
+
+enum { START_SECONDS = 120 };
+
+rg_group_desc rg_group_desc_default(void)
+{
+    return (rg_group_desc){ .size = sizeof(rg_group_desc), .timeout = 5 };
+}
+
+/* ---- joining ---- */
+
+static rg_status check_desc(const rg_group_desc *desc, rg_group_desc *checked)
+{
+    *checked = rg_group_desc_default();
+    if (desc == NULL)
+        return RG_OK;
+    RG_CHECK(desc->size > sizeof desc->size && desc->size <= sizeof *desc, RG_INVALID_ARGUMENT,
+             "rg_group_create: size is %u; start from rg_group_desc_default()", desc->size);
+    memcpy(checked, desc, desc->size);
+    RG_CHECK((unsigned)checked->engine <= RG_GROUP_MPI, RG_INVALID_ARGUMENT,
+             "rg_group_create: engine is %d, which is none", (int)checked->engine);
+    RG_CHECK(checked->timeout >= 1 && checked->timeout <= 1000, RG_INVALID_ARGUMENT,
+             "rg_group_create: timeout must be between 1 and 1000 seconds, not %g",
+             checked->timeout);
+    return RG_OK;
+}
+
+static rg_status check_size(const rg_group *group)
+{
+    const rg_launcher *l = &group->launcher;
+    RG_CHECK(l->size <= 1 || group->size == l->size, RG_INVALID_STATE,
+             "%s has started %d processes, but %s knows of %d: it is not the library of this "
+             "launcher; set RG_MPI to openmpi, mpich, abi or the path of a library",
+             l->name, l->size, group->engine, group->size);
+    RG_CHECK((group->size & (group->size - 1)) == 0, RG_INVALID_ARGUMENT,
+             "the number of ranks must be a power of two, not %d", group->size);
+    return RG_OK;
+}
+
+/* Which ranks are on this machine. */
+static rg_status count_local(rg_group *group)
+{
+    RG_TRY(rg_allocate_array((size_t)group->size, sizeof *group->hosts, &group->hosts));
+    if (gethostname(group->host, sizeof group->host - 1) != 0)
+        snprintf(group->host, sizeof group->host, "unknown");
+    rg_group_job gather = { .data = group->host,
+                            .bytes = sizeof group->host,
+                            .result = group->hosts };
+    RG_TRY(rg_job_gather(group, &gather));
+    for (int32_t i = 0; i < group->size; i++) {
+        const bool same = strcmp(group->hosts[i], group->host) == 0;
+        group->local_size += same;
+        group->local_rank += same && i < group->rank;
+    }
+    return RG_OK;
+}
+
+/* Begins MPI and the heartbeats; the first job of the thread. */
+static rg_status join(rg_group *group, rg_group_job *job)
+{
+    (void)job;
+    int rank = 0, size = 0;
+    const int error = group->mpi->start(&rank, &size);
+    RG_CHECK(error == 0, RG_IO, "MPI cannot start: error %d", error);
+    group->is_started = true;
+    group->rank = rank;
+    group->size = size;
+    group->mpi->describe(group->engine);
+    group->engine[strcspn(group->engine, ",\n")] = 0; /* Open MPI tells its whole package */
+    RG_TRY(check_size(group));
+    group->deadline = rg_seconds() + START_SECONDS;
+    RG_TRY(count_local(group));
+    if (group->size > 1)
+        RG_TRY(rg_heartbeat_start(group));
+    group->deadline = 0;
+    return RG_OK;
+}
+
+static rg_status make(rg_group *group)
+{
+    const rg_launcher *l = &group->launcher;
+    const rg_group_engine engine = group->desc.engine;
+    snprintf(group->engine, sizeof group->engine, "alone");
+    group->size = group->local_size = 1;
+    if (engine == RG_GROUP_ALONE ||
+        (engine == RG_GROUP_AUTO && (l->name[0] == 0 || (l->size == 1 && !l->is_slurm_only))))
+        return RG_OK;
+    RG_CHECK(!l->is_slurm_only || engine == RG_GROUP_MPI, RG_INVALID_STATE,
+             "srun has started %d processes without PMI, so that each of them would be alone; use "
+             "srun --mpi=pmix or --mpi=pmi2, or mpirun within the allocation",
+             l->size);
+    RG_TRY(rg_mpi_open(group->desc.library, l, &group->mpi));
+    group->size = group->local_size = 0;
+    RG_TRY(rg_group_thread_start(group));
+    rg_group_job job = { .run = join };
+    return rg_group_run(group, &job);
+}
+
+rg_status rg_group_create(const rg_group_desc *desc, rg_group **group)
+{
+    rg_group_desc checked;
+    void *memory;
+    RG_CHECK_NOT_NULL(group);
+    *group = NULL;
+    RG_TRY(check_desc(desc, &checked));
+    RG_TRY(rg_allocate_zero(allocator, sizeof(rg_group), &memory));
+    rg_group *made = memory;
+    made->desc = checked;
+    made->launcher = rg_launcher_find();
+    pthread_mutex_init(&made->lost_lock, NULL);
+    const rg_status status = make(made);
+    if (status == RG_OK)
+        *group = made;
+    else {
+        rg_group_fail(made, rg_error_text()); /* nobody waits for the others */
+        rg_group_destroy(made);
+    }
+    return status;
+}
+
+/* ---- leaving ---- */
+
+static rg_status leave(rg_group *group, rg_group_job *job)
+{
+    (void)job;
+    return group->mpi->finish() == 0 ? RG_OK : rg_fail(RG_IO, "MPI could not end");
+}
+
+void rg_group_destroy(rg_group *group)
+{
+    if (group == NULL)
+        return;
+    if (group->size > 1 && !group->is_lost)
+        (void)rg_group_barrier(group);
+    rg_heartbeat_end(group);
+    if (group->is_started && !group->is_lost) {
+        rg_group_job job = { .run = leave };
+        (void)rg_group_run(group, &job);
+    }
+    rg_group_thread_end(group);
+    rg_release(allocator, group->hosts, (size_t)group->size * sizeof *group->hosts);
+    rg_release(allocator, group->scratch, group->scratch_bytes);
+    pthread_mutex_destroy(&group->lost_lock);
+    rg_release(allocator, group, sizeof *group);
+}
+
+void rg_group_lose(rg_group *group, const char *sentence)
+{
+    pthread_mutex_lock(&group->lost_lock);
+    const bool is_first = !group->is_lost;
+    if (is_first) {
+        snprintf(group->lost_text, sizeof group->lost_text, "%s", sentence);
+        group->is_lost = true;
+    }
+    pthread_mutex_unlock(&group->lost_lock);
+    if (is_first && group->desc.lost != NULL)
+        group->desc.lost(group->desc.context, group->lost_text);
+}
+
+void rg_group_fail(rg_group *group, const char *why)
+{
+    if (group == NULL || group->is_lost)
+        return;
+    rg_heartbeat_fail(group, why != NULL ? why : "");
+    group->desc.lost = NULL; /* the caller knows */
+    rg_group_lose(group, why != NULL ? why : "");
+}
+
+/* ---- queries ---- */
+
+int32_t rg_group_rank(const rg_group *group)
+{
+    return group != NULL ? group->rank : 0;
+}
+
+int32_t rg_group_size(const rg_group *group)
+{
+    return group != NULL ? group->size : 1;
+}
+
+rg_status rg_group_get_info(const rg_group *group, rg_group_info *info)
+{
+    RG_CHECK_NOT_NULL(group);
+    RG_CHECK_NOT_NULL(info);
+    *info = (rg_group_info){ .rank = group->rank,
+                             .size = group->size,
+                             .local_rank = group->local_rank,
+                             .local_size = group->local_size,
+                             .launched = group->launcher.name[0] != 0,
+                             .engine = group->engine,
+                             .bytes = group->bytes,
+                             .seconds = group->seconds };
+    return RG_OK;
+}
+
+/* ---- collective functions ---- */
+
+/* Runs it where there are other ranks. */
+static rg_status run(rg_group *group, rg_group_job job)
+{
+    return group->size > 1 ? rg_group_run(group, &job) : RG_OK;
+}
+
+rg_status rg_group_barrier(rg_group *group)
+{
+    RG_CHECK_NOT_NULL(group);
+    char *all;
+    RG_TRY(rg_allocate_array((size_t)group->size, 1, &all));
+    const char mine = 1;
+    const rg_status status = rg_group_gather(group, &mine, 1, all);
+    rg_release(allocator, all, (size_t)group->size);
+    return status;
+}
+
+rg_status rg_group_broadcast(rg_group *group, void *data, size_t bytes, int32_t root)
+{
+    RG_CHECK_NOT_NULL(group);
+    RG_CHECK(data != NULL || bytes == 0, RG_INVALID_ARGUMENT, "rg_group_broadcast: data is NULL");
+    RG_CHECK(root >= 0 && root < group->size, RG_INVALID_ARGUMENT,
+             "rg_group_broadcast: root is %d, but there are %d ranks", root, group->size);
+    return run(group, (rg_group_job){
+                          .run = rg_job_broadcast, .data = data, .bytes = bytes, .root = root });
+}
+
+rg_status rg_group_gather(rg_group *group, const void *mine, size_t bytes, void *all)
+{
+    RG_CHECK_NOT_NULL(group);
+    RG_CHECK_NOT_NULL(mine);
+    RG_CHECK_NOT_NULL(all);
+    if (group->size == 1) {
+        memmove(all, mine, bytes);
+        return RG_OK;
+    }
+    void *data;
+    memcpy(&data, &mine, sizeof data); /* which is only read */
+    return run(group,
+               (rg_group_job){ .run = rg_job_gather, .data = data, .bytes = bytes, .result = all });
+}
+
+static rg_status sum_job(const char *who, rg_group *group, void *elements, rg_dtype dtype,
+                         int64_t count, rg_group_job *job)
+{
+    RG_CHECK(group != NULL, RG_INVALID_ARGUMENT, "%s: group is NULL", who);
+    RG_CHECK(elements != NULL || count == 0, RG_INVALID_ARGUMENT, "%s: elements is NULL", who);
+    RG_CHECK(dtype == RG_F32 || dtype == RG_F64, RG_UNSUPPORTED,
+             "%s: sums are of f32 or f64, not of %s", who, rg_dtype_name(dtype));
+    RG_CHECK(count >= 0, RG_INVALID_ARGUMENT, "%s: count is %lld", who, (long long)count);
+    *job = (rg_group_job){ .run = rg_job_sum, .data = elements, .dtype = dtype, .count = count };
+    return RG_OK;
+}
+
+rg_status rg_group_sum(rg_group *group, void *elements, rg_dtype dtype, int64_t count)
+{
+    rg_group_job job;
+    RG_TRY(sum_job(__func__, group, elements, dtype, count, &job));
+    return run(group, job);
+}
+
+rg_status rg_group_sum_start(rg_group *group, void *elements, rg_dtype dtype, int64_t count)
+{
+    rg_group_job job;
+    RG_TRY(sum_job(__func__, group, elements, dtype, count, &job));
+    return group->size > 1 ? rg_group_post(group, &job) : RG_OK;
+}
+
+/* ---- agreement ---- */
+
+/* 128 bits of a hash: FNV-1a from two starts. */
+typedef struct digest {
+    uint64_t words[2];
+    uint64_t bytes;
+} digest;
+
+static digest digest_of(const void *data, size_t bytes)
+{
+    digest d = { { 0xcbf29ce484222325, 0x9e3779b97f4a7c15 }, bytes };
+    for (size_t i = 0; i < bytes; i++) {
+        for (int k = 0; k < 2; k++)
+            d.words[k] = (d.words[k] ^ ((const unsigned char *)data)[i]) * 0x100000001b3;
+    }
+    return d;
+}
+
+rg_status rg_group_agree(rg_group *group, const char *what, const void *data, size_t bytes)
+{
+    RG_CHECK_NOT_NULL(group);
+    RG_CHECK_NOT_NULL(what);
+    RG_CHECK(data != NULL || bytes == 0, RG_INVALID_ARGUMENT, "rg_group_agree: data is NULL");
+    digest *all, mine = digest_of(data, bytes);
+    RG_TRY(rg_allocate_array((size_t)group->size, sizeof *all, &all));
+    rg_status status = rg_group_gather(group, &mine, sizeof mine, all);
+    for (int32_t i = 1; i < group->size && status == RG_OK; i++) {
+        if (memcmp(&all[0], &all[i], sizeof mine) != 0)
+            status = rg_fail(RG_INVALID_ARGUMENT,
+                             "rank %d on %s has %s that is not that of rank 0 on %s", i,
+                             group->hosts[i], what, group->hosts[0]);
+    }
+    rg_release(allocator, all, (size_t)group->size * sizeof *all);
+    return status;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What a group is made of, for the files of this folder.
+ *
+ *  All calls of MPI come from one thread (group_thread.c), which also calls MPI_Init_thread: that
+ * is the least that MPI asks for (MPI_THREAD_FUNNELED), and sums can run while the caller computes.
+ *  Messages never block in MPI: the thread tests them and looks whether a rank is lost. */
+#ifndef RG_GROUP_GROUP_PARTS_H
+#define RG_GROUP_GROUP_PARTS_H
+
+#include "group/mpi_table.h"
+#include "core/status.h"
+#include "core/thread.h"
+
+#include <retrograde/group.h>
+
+#include <stdatomic.h>
+
+enum { RG_GROUP_TEXT = 480, RG_GROUP_HOST = 64 };
+
+/* ---- launchers ---- */
+
+/* Who has started this process. */
+typedef struct rg_launcher {
+    const char *name;   /* "" for none */
+    int32_t rank, size; /* -1 and 0: unknown */
+    bool is_slurm_only; /* srun has started several, and none can find the others */
+} rg_launcher;
+rg_launcher rg_launcher_find(void);
+
+/* ---- libraries of MPI ---- */
+
+/* Opens the library that is asked for, or the one that fits the launcher. */
+rg_status rg_mpi_open(const char *asked, const rg_launcher *launcher, const rg_mpi_table **table);
+/* NULL: this library lacks a function. */
+const rg_mpi_table *rg_mpi_abi_table(void *library);
+
+/* ---- the group ---- */
+
+/* Work for the thread. */
+typedef struct rg_group_job {
+    rg_status (*run)(rg_group *group, struct rg_group_job *job);
+    void *data, *result;
+    size_t bytes; /* of data */
+    int64_t count;
+    rg_dtype dtype;
+    int32_t root;
+    struct rg_group_job *next;
+    bool is_kept; /* by the group: it was started and is waited for later */
+    bool is_done;
+    rg_status status;
+    char text[RG_GROUP_TEXT];
+} rg_group_job;
+
+typedef struct rg_heartbeat rg_heartbeat;
+
+struct rg_group {
+    rg_group_desc desc;
+    rg_launcher launcher;
+    int32_t rank, size, local_rank, local_size;
+    char engine[256];
+    char host[RG_GROUP_HOST];
+    char (*hosts)[RG_GROUP_HOST]; /* (size) */
+    const rg_mpi_table *mpi;      /* NULL: alone */
+    bool is_started;              /* MPI is */
+    double deadline;              /* of messages while the group begins; 0: none */
+    void *scratch;                /* of sums */
+    size_t scratch_bytes;
+    rg_heartbeat *heartbeat; /* NULL: none */
+    int64_t bytes;           /* sent */
+    double seconds;          /* waited */
+
+    pthread_t thread;
+    bool has_thread, has_lock;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t changed;
+    rg_group_job *first, *last; /* of the jobs that are to run or running */
+    rg_group_job *started;      /* kept jobs that are not waited for yet, the newest first */
+    bool stop;
+
+    _Atomic bool is_lost;
+    char lost_text[RG_GROUP_TEXT]; /* written once, before is_lost */
+    pthread_mutex_t lost_lock;
+};
+
+/* A rank is lost: the first sentence counts. */
+void rg_group_lose(rg_group *group, const char *sentence);
+
+/* ---- group_thread.c ---- */
+
+rg_status rg_group_thread_start(rg_group *group);
+void rg_group_thread_end(rg_group *group);
+/* Runs a job on the thread and waits for it. */
+rg_status rg_group_run(rg_group *group, rg_group_job *job);
+/* Starts a job, which is copied. */
+rg_status rg_group_post(rg_group *group, const rg_group_job *job);
+
+/* ---- messages.c; on the thread ---- */
+
+/* Sends to one rank and receives from another, which may be the same; either may have 0 bytes. */
+rg_status rg_group_exchange(rg_group *group, int32_t to, const void *data, size_t bytes,
+                            int32_t from, void *result, size_t result_bytes);
+rg_status rg_job_broadcast(rg_group *group, rg_group_job *job);
+rg_status rg_job_gather(rg_group *group, rg_group_job *job);
+rg_status rg_job_sum(rg_group *group, rg_group_job *job);
+
+/* ---- heartbeat.c ---- */
+
+/* Connects all ranks with rank 0 and starts the thread; on the group's thread. */
+rg_status rg_heartbeat_start(rg_group *group);
+/* Says goodbye, unless a rank is lost, and ends the thread. */
+void rg_heartbeat_end(rg_group *group);
+/* Tells all ranks why this one ends. */
+void rg_heartbeat_fail(rg_group *group, const char *why);
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What ranks tell each other, made of messages between two. The number of ranks is a power of two,
+ * and in every round a rank talks with the one whose number differs in one bit. */
+#include "group/group_parts.h"
+
+#include "core/clock.h"
+#include "core/memory.h"
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+static const rg_allocator *const allocator = &rg_default_allocator;
+
+/* ---- one exchange ---- */
+
+enum { PIECE = 1 << 28 }; /* bytes: MPI counts in int */
+
+static rg_status mpi_failed(const rg_group *group, int error)
+{
+    char text[256] = "";
+    group->mpi->error_text(error, text);
+    return rg_fail(RG_IO, "MPI failed: %s", text);
+}
+
+/* Gives the processor away, the longer the more often nothing has come: other threads compute. */
+static void pause_after(int64_t tests)
+{
+    const struct timespec moment = { 0, 20000 };
+    if (tests > 2000)
+        nanosleep(&moment, NULL);
+    else if (tests > 50)
+        sched_yield();
+}
+
+static rg_status check_group(const rg_group *group)
+{
+    RG_CHECK(!group->is_lost, RG_IO, "%s", group->lost_text);
+    RG_CHECK(group->deadline == 0 || rg_seconds() < group->deadline, RG_IO,
+             "rank %d waits for the other ranks, but not all of them have begun", group->rank);
+    return RG_OK;
+}
+
+static rg_status complete(rg_group *group, rg_mpi_request *request)
+{
+    for (int64_t tests = 0;; tests++) {
+        int done = 0;
+        const int error = group->mpi->test(request, &done);
+        if (error != 0)
+            return mpi_failed(group, error);
+        if (done)
+            return RG_OK;
+        RG_TRY(check_group(group));
+        pause_after(tests);
+    }
+}
+
+static size_t piece_of(size_t bytes, size_t at)
+{
+    return at >= bytes ? 0 : bytes - at < PIECE ? bytes - at : PIECE;
+}
+
+rg_status rg_group_exchange(rg_group *group, int32_t to, const void *data, size_t bytes,
+                            int32_t from, void *result, size_t result_bytes)
+{
+    const size_t most = bytes > result_bytes ? bytes : result_bytes;
+    for (size_t at = 0; at < most; at += PIECE) {
+        const size_t out = piece_of(bytes, at), in = piece_of(result_bytes, at);
+        rg_mpi_request sent, received;
+        int error = 0;
+        if (in > 0)
+            error = group->mpi->receive((char *)result + at, (int)in, from, &received);
+        if (error == 0 && out > 0)
+            error = group->mpi->send((const char *)data + at, (int)out, to, &sent);
+        if (error != 0)
+            return mpi_failed(group, error);
+        if (in > 0)
+            RG_TRY(complete(group, &received));
+        if (out > 0)
+            RG_TRY(complete(group, &sent));
+        group->bytes += (int64_t)out;
+    }
+    return RG_OK;
+}
+
+/* ---- one to all, all to all ---- */
+
+/* Counted from the root, ranks below `distance` have the data and pass it on. */
+rg_status rg_job_broadcast(rg_group *group, rg_group_job *job)
+{
+    const int32_t own = group->rank ^ job->root;
+    for (int32_t distance = 1; distance < group->size; distance *= 2) {
+        const int32_t peer = group->rank ^ distance;
+        if (own < distance)
+            RG_TRY(rg_group_exchange(group, peer, job->data, job->bytes, -1, NULL, 0));
+        else if (own < 2 * distance)
+            RG_TRY(rg_group_exchange(group, -1, NULL, 0, peer, job->data, job->bytes));
+    }
+    return RG_OK;
+}
+
+/* Blocks of all ranks: each round doubles the neighbours whose blocks are known. */
+rg_status rg_job_gather(rg_group *group, rg_group_job *job)
+{
+    char *all = job->result;
+    if (job->data != all + (size_t)group->rank * job->bytes)
+        memcpy(all + (size_t)group->rank * job->bytes, job->data, job->bytes);
+    for (int32_t distance = 1; distance < group->size; distance *= 2) {
+        const int32_t peer = group->rank ^ distance;
+        const size_t bytes = (size_t)distance * job->bytes;
+        const size_t own = (size_t)(group->rank / distance), its = (size_t)(peer / distance);
+        RG_TRY(rg_group_exchange(group, peer, all + own * bytes, bytes, peer, all + its * bytes,
+                                 bytes));
+    }
+    return RG_OK;
+}
+
+/* ---- sums ---- */
+
+static void add_floats(float *restrict to, const float *restrict from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] += from[i];
+}
+
+static void add_doubles(double *restrict to, const double *restrict from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] += from[i];
+}
+
+static rg_status fit_scratch(rg_group *group, size_t bytes)
+{
+    if (group->scratch_bytes >= bytes)
+        return RG_OK;
+    rg_release(allocator, group->scratch, group->scratch_bytes);
+    group->scratch_bytes = 0;
+    group->scratch = NULL;
+    RG_TRY(rg_allocate(allocator, bytes, &group->scratch));
+    group->scratch_bytes = bytes;
+    return RG_OK;
+}
+
+/* A range of elements, and the halves that a rank keeps and hands over at some distance. */
+typedef struct range {
+    int64_t first, count;
+} range;
+
+static range half_of(range r, bool second)
+{
+    const int64_t half = r.count / 2;
+    return second ? (range){ r.first + half, r.count - half } : (range){ r.first, half };
+}
+
+/* Rounds with neighbours at distance 1, 2, 4, ...: of the range that it still has, a rank keeps one
+ * half, to which the neighbour's is added, and hands over the other. So element i is summed over
+ * pairs first, then over pairs of pairs. Then the way back: each round doubles what is known. */
+rg_status rg_job_sum(rg_group *group, rg_group_job *job)
+{
+    const size_t element = rg_dtype_size(job->dtype);
+    range ranges[32] = { { 0, job->count } };
+    char *data = job->data;
+    int rounds = 0;
+    RG_TRY(fit_scratch(group, (size_t)(job->count + 1) / 2 * element));
+    for (int32_t distance = 1; distance < group->size; distance *= 2, rounds++) {
+        const bool upper = (group->rank & distance) != 0;
+        const range keep = half_of(ranges[rounds], upper), give = half_of(ranges[rounds], !upper);
+        const int32_t peer = group->rank ^ distance;
+        RG_TRY(rg_group_exchange(group, peer, data + (size_t)give.first * element,
+                                 (size_t)give.count * element, peer, group->scratch,
+                                 (size_t)keep.count * element));
+        char *const at = data + (size_t)keep.first * element;
+        if (job->dtype == RG_F32)
+            add_floats((float *)(void *)at, group->scratch, keep.count);
+        else
+            add_doubles((double *)(void *)at, group->scratch, keep.count);
+        ranges[rounds + 1] = keep;
+    }
+    for (int32_t distance = group->size / 2; distance > 0; distance /= 2, rounds--) {
+        const bool upper = (group->rank & distance) != 0;
+        const range own = ranges[rounds], other = half_of(ranges[rounds - 1], !upper);
+        const int32_t peer = group->rank ^ distance;
+        RG_TRY(rg_group_exchange(
+            group, peer, data + (size_t)own.first * element, (size_t)own.count * element, peer,
+            data + (size_t)other.first * element, (size_t)other.count * element));
+    }
+    return RG_OK;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* MPI for groups by the standard ABI of MPI 5: handles are pointers, constants have fixed values,
+ * and any library that has it can be opened at run time. */
+#include "group/group_parts.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+enum { TAG = 26, FUNNELED = 1024 };
+
+static void *const comm_world = (void *)0x101, *const byte = (void *)0x247,
+                   *const errors_return = (void *)0x143;
+
+/* The functions, once a library is open: a process has one MPI. */
+static struct {
+    int (*init_thread)(int *argc, char ***argv, int required, int *provided);
+    int (*set_errhandler)(void *comm, void *handler);
+    int (*comm_rank)(void *comm, int *rank);
+    int (*comm_size)(void *comm, int *size);
+    int (*isend)(const void *data, int count, void *type, int to, int tag, void *comm,
+                 void **request);
+    int (*irecv)(void *data, int count, void *type, int from, int tag, void *comm, void **request);
+    int (*test)(void **request, int *done, void *status);
+    int (*library_version)(char *text, int *length);
+    int (*error_string)(int error, char *text, int *length);
+    int (*finalize)(void);
+} mpi;
+
+static int start(int *rank, int *size)
+{
+    int provided;
+    const int error = mpi.init_thread(NULL, NULL, FUNNELED, &provided);
+    if (error != 0)
+        return error;
+    mpi.set_errhandler(comm_world, errors_return);
+    mpi.comm_rank(comm_world, rank);
+    return mpi.comm_size(comm_world, size);
+}
+
+static int send(const void *data, int bytes, int to, rg_mpi_request *request)
+{
+    return mpi.isend(data, bytes, byte, to, TAG, comm_world, &request->words[0]);
+}
+
+static int receive(void *data, int bytes, int from, rg_mpi_request *request)
+{
+    return mpi.irecv(data, bytes, byte, from, TAG, comm_world, &request->words[0]);
+}
+
+static int test(rg_mpi_request *request, int *done)
+{
+    return mpi.test(&request->words[0], done, NULL);
+}
+
+static void describe(char text[256])
+{
+    char all[8192] = "";
+    int length;
+    mpi.library_version(all, &length);
+    strncpy(text, all, 255);
+    text[255] = 0;
+}
+
+static void error_text(int error, char text[256])
+{
+    char all[512] = "";
+    int length;
+    mpi.error_string(error, all, &length);
+    strncpy(text, all, 255);
+    text[255] = 0;
+}
+
+static int finish(void)
+{
+    return mpi.finalize();
+}
+
+const rg_mpi_table *rg_mpi_abi_table(void *library)
+{
+    static const rg_mpi_table table = { RG_MPI_TABLE, start,    send,       receive,
+                                        test,         describe, error_text, finish };
+    static const struct {
+        const char *name;
+        void *to;
+    } names[] = {
+        { "MPI_Init_thread", &mpi.init_thread },
+        { "MPI_Comm_set_errhandler", &mpi.set_errhandler },
+        { "MPI_Comm_rank", &mpi.comm_rank },
+        { "MPI_Comm_size", &mpi.comm_size },
+        { "MPI_Isend", &mpi.isend },
+        { "MPI_Irecv", &mpi.irecv },
+        { "MPI_Test", &mpi.test },
+        { "MPI_Get_library_version", &mpi.library_version },
+        { "MPI_Error_string", &mpi.error_string },
+        { "MPI_Finalize", &mpi.finalize },
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        void *const found = dlsym(library, names[i].name);
+        if (found == NULL)
+            return NULL;
+        memcpy(names[i].to, &found, sizeof found);
+    }
+    return &table;
+}

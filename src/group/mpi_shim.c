@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* MPI for groups, compiled by the mpicc of a library that has no standard ABI: Open MPI 4 and 5,
+ * MPICH before 5. */
+#include "group/mpi_table.h"
+
+#include <mpi.h>
+
+#include <string.h>
+
+_Static_assert(sizeof(MPI_Request) <= sizeof(rg_mpi_request), "a request fits");
+
+enum { TAG = 26 };
+
+static int start(int *rank, int *size)
+{
+    int provided;
+    const int error = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+    if (error != MPI_SUCCESS)
+        return error;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, rank);
+    return MPI_Comm_size(MPI_COMM_WORLD, size);
+}
+
+static int send(const void *data, int bytes, int to, rg_mpi_request *request)
+{
+    MPI_Request r;
+    const int error = MPI_Isend(data, bytes, MPI_BYTE, to, TAG, MPI_COMM_WORLD, &r);
+    memcpy(request, &r, sizeof r);
+    return error;
+}
+
+static int receive(void *data, int bytes, int from, rg_mpi_request *request)
+{
+    MPI_Request r;
+    const int error = MPI_Irecv(data, bytes, MPI_BYTE, from, TAG, MPI_COMM_WORLD, &r);
+    memcpy(request, &r, sizeof r);
+    return error;
+}
+
+static int test(rg_mpi_request *request, int *done)
+{
+    MPI_Request r;
+    memcpy(&r, request, sizeof r);
+    const int error = MPI_Test(&r, done, MPI_STATUS_IGNORE);
+    memcpy(request, &r, sizeof r);
+    return error;
+}
+
+static void describe(char text[256])
+{
+    char all[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length;
+    MPI_Get_library_version(all, &length);
+    strncpy(text, all, 255);
+    text[255] = 0;
+}
+
+static void error_text(int error, char text[256])
+{
+    char all[MPI_MAX_ERROR_STRING] = "";
+    int length;
+    MPI_Error_string(error, all, &length);
+    strncpy(text, all, 255);
+    text[255] = 0;
+}
+
+static int finish(void)
+{
+    return MPI_Finalize();
+}
+
+const rg_mpi_table *rg_mpi_shim(void);
+__attribute__((visibility("default"))) const rg_mpi_table *rg_mpi_shim(void)
+{
+    static const rg_mpi_table table = { RG_MPI_TABLE, start,    send,       receive,
+                                        test,         describe, error_text, finish };
+    return &table;
+}

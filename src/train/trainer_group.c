@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Trainers in a group: each rank's part of a batch, and what must be the same on all ranks. */
+#include "train/dataset.h"
+#include "train/trainer.h"
+
+#include "core/memory.h"
+#include "files/tensor_pieces.h"
+
+#include <stdlib.h>
+
+static const rg_allocator *const allocator = &rg_default_allocator;
+
+void rg_trainer_part(const rg_trainer *t, rg_loader_desc *desc)
+{
+    const int64_t ranks = rg_group_size(t->desc.group), parts = t->desc.micro_batches;
+    const int64_t each = (t->desc.batch + parts - 1) / parts; /* as rg_stepper_range() has it */
+    if (ranks == 1)
+        return;
+    desc->most = parts / ranks * each;
+    desc->first = rg_group_rank(t->desc.group) * desc->most;
+}
+
+/* ---- agreement ---- */
+
+/* What is told of a data set: its shape, its targets, and means over its pixels. */
+typedef struct set_facts {
+    int64_t numbers[8];
+    double mean[RG_DATASET_CHANNELS], deviation[RG_DATASET_CHANNELS];
+    uint64_t targets; /* a hash of all */
+} set_facts;
+
+static uint64_t add_bytes(uint64_t hash, const void *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ ((const unsigned char *)data)[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint64_t hash_targets(const rg_dataset *set, const rg_dataset_info *info)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (int64_t i = 0; i < info->count; i++) {
+        const int32_t label = rg_dataset_label(set, i);
+        const float *values = rg_dataset_values(set, i);
+        const int32_t *mask = rg_dataset_mask(set, i);
+        const size_t count = (size_t)info->targets;
+        hash = add_bytes(hash, &label, sizeof label);
+        if (values != NULL)
+            hash = add_bytes(hash, values, count * sizeof *values);
+        if (mask != NULL)
+            hash = add_bytes(hash, mask, count * sizeof *mask);
+    }
+    return hash;
+}
+
+static rg_status agree_on_set(rg_trainer *t, const rg_dataset *set)
+{
+    set_facts facts;
+    rg_dataset_info info;
+    RG_TRY(rg_dataset_get_info(set, &info));
+    const int64_t numbers[8] = { info.count,   info.height, info.width,  info.channels,
+                                 info.classes, info.dtype,  info.target, info.targets };
+    memcpy(facts.numbers, numbers, sizeof numbers);
+    RG_TRY(rg_dataset_measure(set, facts.mean, facts.deviation));
+    facts.targets = hash_targets(set, &info);
+    return rg_group_agree(t->desc.group, "training data", &facts, sizeof facts);
+}
+
+static rg_status agree_on_text(rg_trainer *t, const char *what, const char *text)
+{
+    return rg_group_agree(t->desc.group, what, text, strlen(text));
+}
+
+static rg_status agree_on_options(rg_trainer *t)
+{
+    char *options;
+    RG_TRY(rg_trainer_desc_text(&t->desc, &options));
+    const rg_status status = agree_on_text(t, "a set of options", options);
+    free(options);
+    return status;
+}
+
+/* Kernels of another instruction set round differently, and parameters would drift apart. */
+static rg_status agree_on_device(rg_trainer *t)
+{
+    const char *isa = rg_device_isa(t->device);
+    return agree_on_text(t, "an instruction set", isa != NULL ? isa : "");
+}
+
+static rg_status agree_on_position(rg_trainer *t)
+{
+    const rg_run_state *s = &t->state;
+    const int64_t position[] = { s->epoch, s->position, s->steps, s->batches, s->images };
+    return rg_group_agree(t->desc.group, "a checkpoint", position, sizeof position);
+}
+
+/* ---- parameters ---- */
+
+static rg_status broadcast_tensor(rg_trainer *t, rg_tensor *tensor)
+{
+    rg_pieces pieces;
+    void *staging;
+    RG_TRY(rg_pieces_of_tensor(tensor, true, "a parameter", &pieces));
+    if (pieces.direct != NULL)
+        return rg_group_broadcast(t->desc.group, pieces.direct, pieces.bytes, 0);
+    RG_TRY(rg_allocate(allocator, pieces.bytes, &staging));
+    rg_status status = rg_tensor_read(tensor, staging, pieces.bytes, RG_LAYOUT_SAME);
+    if (status == RG_OK)
+        status = rg_group_broadcast(t->desc.group, staging, pieces.bytes, 0);
+    if (status == RG_OK)
+        status = rg_tensor_write(tensor, staging, pieces.bytes, RG_LAYOUT_SAME);
+    rg_release(allocator, staging, pieces.bytes);
+    return status;
+}
+
+static rg_status broadcast_parameters(rg_trainer *t)
+{
+    const char *name;
+    rg_tensor *tensor;
+    RG_TRY(rg_stepper_parameter(t->stepper, 0, &name, &tensor));
+    for (int32_t i = 1; name != NULL; i++) {
+        RG_TRY(broadcast_tensor(t, tensor));
+        RG_TRY(rg_stepper_parameter(t->stepper, i, &name, &tensor));
+    }
+    return RG_OK;
+}
+
+rg_status rg_trainer_join(rg_trainer *t, const rg_dataset *set)
+{
+    if (rg_group_size(t->desc.group) == 1)
+        return RG_OK;
+    RG_TRY(agree_on_text(t, "a version of retrograde", rg_version()));
+    RG_TRY(agree_on_text(t, "a model", t->state.model));
+    RG_TRY(agree_on_options(t));
+    RG_TRY(agree_on_set(t, set));
+    RG_TRY(agree_on_device(t));
+    RG_TRY(agree_on_position(t));
+    return broadcast_parameters(t);
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Groups by their public header: alone, or as one rank of several where a launcher has started it
+ * (group_test.py). Sums have the bits of a binary tree over all ranks; ranks that differ are
+ * refused. */
+#include "tests/test.h"
+
+#include <retrograde/group.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COUNT = 10007, LARGEST = 64 };
+
+static rg_group *group;
+static int32_t rank, size;
+
+/* Numbers whose sum depends on the order. */
+static double number(int32_t of, int64_t i)
+{
+    const uint64_t bits = ((uint64_t)of * 1000003 + (uint64_t)i) * UINT64_C(6364136223846793005);
+    return ((double)(bits >> 40) - 0x1p23) * (bits % 7 == 0 ? 1e6 : 1e-3);
+}
+
+static float tree_f32(int32_t first, int32_t count, int64_t i)
+{
+    if (count == 1)
+        return (float)number(first, i);
+    return tree_f32(first, count / 2, i) + tree_f32(first + count / 2, count / 2, i);
+}
+
+static double tree_f64(int32_t first, int32_t count, int64_t i)
+{
+    if (count == 1)
+        return number(first, i);
+    return tree_f64(first, count / 2, i) + tree_f64(first + count / 2, count / 2, i);
+}
+
+static void test_sum(void)
+{
+    static const int64_t counts[] = { 0, 1, 2, 3, 5, 64, COUNT };
+    static float x[COUNT];
+    static double y[COUNT];
+    for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
+        bool same = true;
+        for (int64_t i = 0; i < counts[k]; i++) {
+            x[i] = (float)number(rank, i);
+            y[i] = number(rank, i);
+        }
+        EXPECT_OK(rg_group_sum(group, x, RG_F32, counts[k]));
+        EXPECT_OK(rg_group_sum_start(group, y, RG_F64, counts[k] / 2));
+        EXPECT_OK(rg_group_sum_start(group, y + counts[k] / 2, RG_F64, counts[k] - counts[k] / 2));
+        EXPECT_OK(rg_group_wait(group));
+        for (int64_t i = 0; i < counts[k]; i++) {
+            const float want = tree_f32(0, size, i);
+            const double wide = tree_f64(0, size, i);
+            same = same && memcmp(&x[i], &want, sizeof want) == 0 &&
+                   memcmp(&y[i], &wide, sizeof wide) == 0;
+        }
+        EXPECT(same);
+    }
+    EXPECT_OK(rg_group_wait(group)); /* for nothing */
+    EXPECT_FAILS(rg_group_sum(group, x, RG_F16, 1), RG_UNSUPPORTED, "f32 or f64, not of f16");
+    EXPECT_FAILS(rg_group_sum(group, NULL, RG_F32, 1), RG_INVALID_ARGUMENT, "elements is NULL");
+    EXPECT_FAILS(rg_group_sum(group, x, RG_F32, -1), RG_INVALID_ARGUMENT, "count is -1");
+    EXPECT_FAILS(rg_group_sum(NULL, x, RG_F32, 1), RG_INVALID_ARGUMENT, "group is NULL");
+}
+
+static void test_messages(void)
+{
+    int32_t all[LARGEST] = { 0 }, word[3];
+    EXPECT_OK(rg_group_gather(group, &rank, sizeof rank, all));
+    for (int32_t i = 0; i < size; i++)
+        EXPECT(all[i] == i);
+    memset(all, 0, sizeof all);
+    all[rank] = 7 * rank;
+    EXPECT_OK(rg_group_gather(group, &all[rank], sizeof rank, all)); /* in place */
+    for (int32_t i = 0; i < size; i++)
+        EXPECT(all[i] == 7 * i);
+    for (int32_t root = 0; root < size; root++) {
+        for (int i = 0; i < 3; i++)
+            word[i] = rank * 10 + i;
+        EXPECT_OK(rg_group_broadcast(group, word, sizeof word, root));
+        EXPECT(word[0] == root * 10 && word[1] == root * 10 + 1 && word[2] == root * 10 + 2);
+    }
+    EXPECT_FAILS(rg_group_broadcast(group, word, sizeof word, size), RG_INVALID_ARGUMENT, "root");
+    EXPECT_OK(rg_group_barrier(group));
+}
+
+static void test_agreement(void)
+{
+    char text[] = "the same text";
+    EXPECT_OK(rg_group_agree(group, "a model", text, sizeof text));
+    if (size == 1)
+        return;
+    text[4] = (char)(rank == size - 1 ? 'X' : 's');
+    EXPECT_FAILS(rg_group_agree(group, "a model", text, sizeof text), RG_INVALID_ARGUMENT,
+                 "has a model that is not that of rank 0");
+}
+
+static void test_info(void)
+{
+    rg_group_info info;
+    EXPECT_OK(rg_group_get_info(group, &info));
+    EXPECT(info.rank == rank && info.size == size && info.local_size == size &&
+           info.local_rank == rank);
+    EXPECT(strcmp(info.engine, "alone") == 0 ? size == 1 && info.bytes == 0 : info.launched);
+    EXPECT(size == 1 || (info.bytes > 0 && info.seconds > 0));
+    if (rank == 0)
+        printf("%d ranks, %s\n", size, info.engine);
+}
+
+static void test_null(void)
+{
+    rg_group_desc desc = rg_group_desc_default();
+    rg_group *none = NULL;
+    EXPECT(rg_group_rank(NULL) == 0 && rg_group_size(NULL) == 1);
+    rg_group_destroy(NULL);
+    rg_group_fail(NULL, "nothing");
+    EXPECT_FAILS(rg_group_create(NULL, NULL), RG_INVALID_ARGUMENT, "group is NULL");
+    EXPECT_FAILS(rg_group_barrier(NULL), RG_INVALID_ARGUMENT, "group is NULL");
+    desc.timeout = 0;
+    EXPECT_FAILS(rg_group_create(&desc, &none), RG_INVALID_ARGUMENT, "timeout must be");
+    desc = rg_group_desc_default();
+    desc.engine = (rg_group_engine)9;
+    EXPECT_FAILS(rg_group_create(&desc, &none), RG_INVALID_ARGUMENT, "engine is 9");
+    desc.engine = RG_GROUP_ALONE;
+    EXPECT_OK(rg_group_create(&desc, &none));
+    EXPECT(rg_group_size(none) == 1);
+    rg_group_destroy(none);
+    desc.engine = RG_GROUP_MPI;
+    desc.library = "/no/such/library.so";
+    EXPECT_FAILS(rg_group_create(&desc, &none), RG_UNSUPPORTED, "/no/such/library.so");
+}
+
+int main(void)
+{
+    test_null();
+    EXPECT_OK(rg_group_create(NULL, &group));
+    if (group == NULL)
+        return rg_test_report();
+    rank = rg_group_rank(group);
+    size = rg_group_size(group);
+    test_sum();
+    test_messages();
+    test_agreement();
+    test_info();
+    rg_group_destroy(group);
+    return rg_test_report();
+}

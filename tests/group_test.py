@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+"""Several processes that train one network: the same bits on any number of ranks, refusals, and lost ranks.
+
+usage: group_test.py PROGRAM GROUP_TEST [unittest arguments]
+
+It runs with each MPI that is here: Open MPI and MPICH where the build has a library for them, and the one with the
+standard ABI that MPIEXEC_ABI names. Without any of them it is skipped."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from train_case import read, write_set
+
+PROGRAM, GROUP_TEST = (os.path.abspath(path) for path in sys.argv[1:3])
+BUILD = os.path.dirname(PROGRAM)
+# Open MPI refuses to run as root, and as more processes than cores, unless it is told otherwise.
+ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", RG_THREADS="1",
+                   OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_btl_vader_single_copy_mechanism="none")  # fmt: skip
+
+MODEL = """conv 4 window=3 stride=2
+batch_norm
+neuron
+pool
+dropout keep=0.7
+dense classes
+"""
+
+
+def found_launchers():
+    """Commands by the name of their MPI."""
+    found = {}
+    for name, commands in (("openmpi", ("mpirun.openmpi", "mpirun")), ("mpich", ("mpiexec.mpich", "mpiexec.hydra"))):
+        paths = [path for path in map(shutil.which, commands) if path]
+        if paths and os.path.exists(os.path.join(BUILD, f"retrograde-{name}.so")):
+            found[name] = paths[0]
+    if os.environ.get("MPIEXEC_ABI"):
+        found["abi"] = os.environ["MPIEXEC_ABI"]
+    return found
+
+
+LAUNCHERS = found_launchers()
+
+
+def start(launcher, ranks, *command, **options):
+    environment = dict(ENVIRONMENT, **options.pop("environment", {}))
+    if launcher != "abi":
+        environment.setdefault("RG_MPI", os.path.join(BUILD, f"retrograde-{launcher}.so"))
+    words = (LAUNCHERS[launcher], "-n", str(ranks)) + command
+    return subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True, errors="replace", **options)  # fmt: skip
+
+
+def run(launcher, ranks, *command, **options):
+    process = start(launcher, ranks, *command, **options)
+    try:
+        output, _ = process.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return process.returncode, output
+
+
+def ranks_of(out):
+    """The processes that train into a folder, by their ranks."""
+    found = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = read(f"/proc/{name}/cmdline").decode(errors="replace").split("\0")
+            variables = read(f"/proc/{name}/environ").decode(errors="replace").split("\0")
+        except OSError:
+            continue  # it has just ended
+        if words[0] == PROGRAM and out in words:
+            ranks = [text.split("=")[1] for text in variables if re.match("(OMPI_COMM_WORLD|PMI)_RANK=", text)]
+            found[int(ranks[0])] = int(name)
+    return found
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        with open(self.path("model.txt"), "w", encoding="utf-8") as file:
+            file.write(MODEL)
+        write_set(self.path("data"))
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def words(self, out, *more):
+        return (PROGRAM, "train", "--data", self.path("data"), "--model", self.path("model.txt"), "--epochs", "2", "--batch",
+                "60", "--shift", "1", "--validation", "0.2", "--out", self.path(out), *more)  # fmt: skip
+
+    def checkpoint(self, out):
+        return self.path(out, "checkpoint.safetensors")
+
+    def succeeds(self, launcher, ranks, *command):
+        code, output = run(launcher, ranks, *command)
+        self.assertEqual(code, 0, output)
+        return output
+
+
+class Groups(Case):
+    def test_messages(self):
+        """Sums, broadcasts and refusals, by the public header."""
+        for launcher in LAUNCHERS:
+            for ranks in (1, 2, 4):
+                output = self.succeeds(launcher, ranks, GROUP_TEST)
+                self.assertEqual(output.count(" 0 failed"), ranks, output)
+                self.assertIn(f"{ranks} ranks", output)
+
+    def test_three_ranks(self):
+        launcher = next(iter(LAUNCHERS))
+        code, output = run(launcher, 3, *self.words("three"))
+        self.assertNotEqual(code, 0)
+        self.assertIn("the number of ranks must be a power of two, not 3", output)
+
+
+class SameBits(Case):
+    def test_ranks(self):
+        """One process, and 1, 2, 4 ranks; batches of 60 out of 205 images, in parts of 8."""
+        subprocess.run(self.words("alone", "--micro-batches", "8"), check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
+        for launcher in LAUNCHERS:
+            for ranks in (1, 2, 4):
+                out = f"{launcher}{ranks}"
+                output = self.succeeds(launcher, ranks, *self.words(out))
+                self.assertEqual(read(self.checkpoint("alone")), read(self.checkpoint(out)), out)
+                self.assertEqual(output.count("test accuracy"), 1, output)
+
+    def test_resume(self):
+        """2 ranks, then 4, accumulated over batches, in 16 bits."""
+        words = ("--accumulate", "3", "--dtype", "bf16", "--micro-batches", "4", "--optimizer", "sgd")
+        subprocess.run(self.words("alone", *words), check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
+        for launcher in LAUNCHERS:
+            self.succeeds(launcher, 2, *self.words(launcher, *words, "--stop", "1"))
+            self.succeeds(launcher, 4, PROGRAM, "train", "--resume", self.checkpoint(launcher))
+            self.assertEqual(read(self.checkpoint("alone")), read(self.checkpoint(launcher)), launcher)
+
+
+class Refused(Case):
+    def refused(self, sentence, script, **options):
+        launcher = next(iter(LAUNCHERS))
+        code, output = run(launcher, 2, "sh", "-c", script, "sh", *self.words("refused"), **options)
+        self.assertNotEqual(code, 0, output)
+        self.assertIn(sentence, output)
+        self.assertFalse(os.path.exists(self.checkpoint("refused")))
+
+    def other(self, words):
+        """Rank 1 is started with other words."""
+        return f'if [ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = 1 ]; then exec "$@" {words}; else exec "$@"; fi'
+
+    def test_others(self):
+        with open(self.path("other.txt"), "w", encoding="utf-8") as file:
+            file.write(MODEL.replace("conv 4", "conv 5"))
+        for words, what in ((f"--model {self.path('other.txt')}", "has a model that is not that of rank 0"),
+                            ("--rate 0.5", "has a set of options that is not that of rank 0"),
+                            ("--validation 0.3", "has training data that is not that of rank 0"),
+                            ("--data /no/such/data", "rank 1")):  # fmt: skip
+            with self.subTest(words):
+                self.refused(what, self.other(words))
+
+    def test_too_few_parts(self):
+        launcher = next(iter(LAUNCHERS))
+        code, output = run(launcher, 4, *self.words("parts", "--micro-batches", "2"))
+        self.assertNotEqual(code, 0)
+        self.assertIn("micro-batches must be at least the number of ranks, 4, not 2", output)
+
+    def test_srun_without_pmi(self):
+        """As srun starts tasks that cannot find each other."""
+        environment = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_ID": "0"}
+        done = subprocess.run(self.words("srun"), env=dict(ENVIRONMENT, **environment), capture_output=True, text=True,
+                              check=False)  # fmt: skip
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("srun has started 4 processes without PMI", done.stderr)
+
+
+class Lost(Case):
+    def lost(self, launcher, victim, how):
+        """Ends one of 4 ranks; the others must end within 10 seconds, and the checkpoint must be whole."""
+        out = f"{launcher}-{how.name}"
+        process = start(launcher, 4, *self.words(out, "--epochs", "100000"))
+        try:
+            until = time.monotonic() + 60
+            while not os.path.exists(self.checkpoint(out)) and time.monotonic() < until:
+                time.sleep(0.05)
+            ranks = ranks_of(self.path(out))
+            self.assertEqual(len(ranks), 4)
+            began = time.monotonic()
+            os.kill(ranks[victim], how)
+            output, _ = process.communicate(timeout=30)
+            seconds = time.monotonic() - began
+        finally:
+            process.kill()
+        self.assertNotEqual(process.returncode, 0, output)
+        self.assertLess(seconds, 10, output)
+        self.assertEqual(ranks_of(self.path(out)), {})
+        why = "has ended or was killed" if how == signal.SIGKILL else "has given no sign of life for"
+        told = re.search(rf"retrograde: rank \d ends: rank {victim} on \S+ {why}", output)
+        # mpiexec of MPICH kills the others as soon as one is killed, perhaps before they have said a word
+        self.assertTrue(told or (how == signal.SIGKILL and "BAD TERMINATION" in output), output)
+        done = subprocess.run((PROGRAM, "eval", self.checkpoint(out)), capture_output=True,
+                              text=True, check=False, env=ENVIRONMENT)  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_killed(self):
+        for launcher in LAUNCHERS:
+            self.lost(launcher, 2, signal.SIGKILL)
+
+    def test_stopped(self):
+        for launcher in LAUNCHERS:
+            self.lost(launcher, 0, signal.SIGSTOP)
+
+
+if __name__ == "__main__":
+    if not LAUNCHERS:
+        print("skipped: there is no MPI")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
