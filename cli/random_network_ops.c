@@ -322,11 +322,12 @@ static bool draw_matmul(rg_net_draw *d)
 
 static bool draw_arithmetic(rg_net_draw *d)
 {
-    static const char *const kinds[] = { "add", "subtract", "multiply", "divide", "compare" };
+    static const char *const kinds[] = { "add",     "subtract", "multiply", "divide",
+                                         "compare", "maximum",  "minimum" };
     const int32_t x = rg_net_pick(d, 1, 8);
     if (x < 0)
         return false;
-    int64_t kind = d->plain || rg_net_chance(d, 0.5) ? 0 : rg_net_int(d, 0, 4);
+    int64_t kind = d->plain || rg_net_chance(d, 0.5) ? 0 : rg_net_int(d, 0, 6);
     int32_t other;
     const rg_net_value constant = { .drawn = RG_NET_CONSTANT,
                                     .desc = { d->net->values[x].desc[0],
@@ -353,7 +354,8 @@ static bool draw_arithmetic(rg_net_draw *d)
         rg_net_field(d, " comparison=greater");
     else if (!d->plain && rg_net_chance(d, 0.2))
         rg_net_field(d, " primary_scale=0.5 secondary_scale=-0.75 bias=0.125");
-    if (!d->plain && kind < 4 && rg_net_chance(d, 0.1)) {
+    d->net->kinked |= kind > 4;
+    if (!d->plain && kind != 4 && rg_net_chance(d, 0.1)) {
         rg_net_field(d, " minimum=-1 maximum=1.25");
         d->net->kinked = true;
     }

@@ -8,6 +8,9 @@
  *      subtract  r = p a - s b + bias            da = p dy               db = -s dy
  *      multiply  r = (p a) (s b) + bias          da = p s b dy           db = p s a dy
  *      divide    r = (p a) / (s b) + bias        da = p dy / (s b)       db = -p a dy / (s b^2)
+ *      maximum   r = max(p a, s b) + bias        da = p dy where p a > s b, db = s dy elsewhere
+ *      minimum   r = min(p a, s b) + bias        da = p dy where p a < s b, db = s dy elsewhere
+ *      mask      r = (b is 0 ? 0 : p a) + bias   da = b is 0 ? 0 : p dy  db = 0
  *                y = r held between minimum and maximum; NaN stays NaN
  *      compare   y = 1 or 0                      no gradient: asking for one is refused
  *
@@ -15,6 +18,9 @@
  *  ones, and a dimension of 1 is repeated to the other's length. The gradient of an operand has
  *  its shape, and sums over all elements that the operand was repeated for. That is also what a
  *  stride of 0 in pixels or channels means in MPS.
+ *
+ *  Where p a = s b, maximum and minimum give each operand half of its gradient, as PyTorch does;
+ *  where either is NaN, r is NaN and both operands have their whole gradient.
  *
  *  The gradient passes through the bounds where r lies between them or on them, as in PyTorch;
  *  elsewhere, and where r is NaN, dy counts as 0.
@@ -35,7 +41,10 @@ typedef enum rg_arithmetic_kind {
     RG_ARITHMETIC_SUBTRACT,
     RG_ARITHMETIC_MULTIPLY,
     RG_ARITHMETIC_DIVIDE,
-    RG_ARITHMETIC_COMPARE
+    RG_ARITHMETIC_COMPARE,
+    RG_ARITHMETIC_MAXIMUM,
+    RG_ARITHMETIC_MINIMUM,
+    RG_ARITHMETIC_MASK /**< what is masked may be NaN */
 } rg_arithmetic_kind;
 
 /** The comparison; a and b are equal if a = b or |a - b| <= threshold. All but
@@ -68,8 +77,10 @@ RG_API rg_arithmetic_desc rg_arithmetic_desc_default(void);
  *
  *      a, b (shapes that fit together)  ->  y (both broadcast)
  *
- *  The gradient of multiply and divide reads a and b; that of add and subtract reads them where
- *  there is a bound, and otherwise nothing but dy. Its state contains no tensors. */
+ *  The gradient of multiply, divide, maximum, minimum and mask reads a and b; that of add and
+ * subtract reads them where there is a bound, and otherwise nothing but dy. Its state contains no
+ * tensors.
+ */
 RG_API rg_status rg_arithmetic_create(rg_device *device, const rg_arithmetic_desc *desc,
                                       rg_kernel **kernel);
 

@@ -28,7 +28,8 @@ rg_arithmetic_desc rg_arithmetic_desc_default(void)
     return defaults;
 }
 
-static const char *const kinds[] = { "add", "subtract", "multiply", "divide", "compare", NULL };
+static const char *const kinds[] = { "add",     "subtract", "multiply", "divide", "compare",
+                                     "maximum", "minimum",  "mask",     NULL };
 static const char *const comparisons[] = { "equal",   "not_equal",        "less", "less_or_equal",
                                            "greater", "greater_or_equal", NULL };
 
@@ -167,15 +168,19 @@ static bool is_whole(const rg_tensor_desc *x, const rg_tensor_desc *y)
 
 static rg_arithmetic_numbers numbers_of(const rg_arithmetic_desc *d)
 {
+    const double sign = d->kind == RG_ARITHMETIC_MINIMUM ? -1 : 1;
     return (rg_arithmetic_numbers){
-        .primary = d->primary_scale,
-        .secondary = d->kind == RG_ARITHMETIC_SUBTRACT ? -d->secondary_scale : d->secondary_scale,
+        .primary = sign * d->primary_scale,
+        .secondary =
+            d->kind == RG_ARITHMETIC_SUBTRACT ? -d->secondary_scale : sign * d->secondary_scale,
+        .sign = sign,
         .bias = d->bias == 0 ? -0.0 : d->bias, /* x + -0 is x, also for x = -0 */
         .minimum = d->minimum,
         .maximum = d->maximum,
         .threshold = d->threshold,
         .comparison = (int32_t)d->comparison,
         .bounded = is_bounded(d),
+        .mask = d->kind == RG_ARITHMETIC_MASK,
     };
 }
 
@@ -207,8 +212,9 @@ static rg_sweep sweep_of(const rg_tensor_desc wide[], int count, rg_launch *laun
 
 static rg_status forward(rg_call *call)
 {
-    static const int32_t kernels[] = { RG_ADD_FORWARD, RG_ADD_FORWARD, RG_MULTIPLY_FORWARD,
-                                       RG_DIVIDE_FORWARD, RG_COMPARE_FORWARD };
+    static const int32_t kernels[] = { RG_ADD_FORWARD,     RG_ADD_FORWARD,     RG_MULTIPLY_FORWARD,
+                                       RG_DIVIDE_FORWARD,  RG_COMPARE_FORWARD, RG_MAXIMUM_FORWARD,
+                                       RG_MAXIMUM_FORWARD, RG_MAXIMUM_FORWARD };
     const rg_arithmetic_desc *desc = call->desc;
     const rg_tensor_desc *y = &call->y[0]->desc;
     const rg_tensor_desc wide[] = { expand(&call->x[0]->desc, y), expand(&call->x[1]->desc, y),
@@ -231,14 +237,19 @@ static rg_status forward(rg_call *call)
 typedef struct sources {
     const rg_tensor *tensors[3];
     rg_tensor_desc wide[3];
-    int32_t kind; /* from one of four kernels to that of this kind */
+    int32_t kind; /* from the kernel of add to that of this kind */
     int64_t bytes;
 } sources;
 
 static sources sources_of(const rg_call *call)
 {
-    static const int32_t steps[] = { 0, 0, RG_MULTIPLY_GRADIENT - RG_ADD_GRADIENT,
-                                     RG_DIVIDE_GRADIENT - RG_ADD_GRADIENT };
+    static const int32_t steps[] = {
+        [RG_ARITHMETIC_MULTIPLY] = RG_MULTIPLY_GRADIENT - RG_ADD_GRADIENT,
+        [RG_ARITHMETIC_DIVIDE] = RG_DIVIDE_GRADIENT - RG_ADD_GRADIENT,
+        [RG_ARITHMETIC_MAXIMUM] = RG_MAXIMUM_GRADIENT - RG_ADD_GRADIENT,
+        [RG_ARITHMETIC_MINIMUM] = RG_MAXIMUM_GRADIENT - RG_ADD_GRADIENT,
+        [RG_ARITHMETIC_MASK] = RG_MAXIMUM_GRADIENT - RG_ADD_GRADIENT,
+    };
     const rg_arithmetic_desc *desc = call->desc;
     const rg_tensor *dy = call->dy[0];
     sources s = { .tensors = { dy, dy, dy }, .kind = steps[desc->kind], .bytes = bytes_of(dy) };
@@ -440,15 +451,16 @@ static rg_status gradient(rg_call *call)
     return left[0] || left[1] ? record_whole(call, &s, left) : RG_OK;
 }
 
-RG_OP_DEFINE(arithmetic, .text = "add, subtract, multiply, divide and compare, with broadcasting",
-             .desc = { fields, &defaults, sizeof defaults },
-             .inputs = (const char *const[]){ "a", "b", NULL },
-             .outputs = (const char *const[]){ "y", NULL }, .names = names,
-             .aliases = (const rg_alias[]){ RG_X_AS_Y(0, 0), RG_X_AS_Y(1, 0), RG_DY_AS_DX(0, 0),
-                                            RG_DY_AS_DX(0, 1), 0 },
-             .check = check, .shapes = shapes, .reads = reads, .joins = joins, .forward = forward,
-             .gradient = gradient,
-             .fusion = { .views = views, .is_cheap = true, .is_sum = is_sum });
+RG_OP_DEFINE(
+    arithmetic,
+    .text = "add, subtract, multiply, divide, compare, maximum, minimum, mask; broadcasting",
+    .desc = { fields, &defaults, sizeof defaults },
+    .inputs = (const char *const[]){ "a", "b", NULL },
+    .outputs = (const char *const[]){ "y", NULL }, .names = names,
+    .aliases = (const rg_alias[]){ RG_X_AS_Y(0, 0), RG_X_AS_Y(1, 0), RG_DY_AS_DX(0, 0),
+                                   RG_DY_AS_DX(0, 1), 0 },
+    .check = check, .shapes = shapes, .reads = reads, .joins = joins, .forward = forward,
+    .gradient = gradient, .fusion = { .views = views, .is_cheap = true, .is_sum = is_sum });
 
 rg_status rg_arithmetic_create(rg_device *device, const rg_arithmetic_desc *desc,
                                rg_kernel **kernel)

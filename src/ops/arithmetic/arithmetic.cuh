@@ -11,19 +11,22 @@ enum { THREADS = 256 };
 
 /* ---- formulas ---- */
 
-typedef enum kind { ADD, ADD_BOUNDED, MULTIPLY, DIVIDE, COMPARE } kind;
+typedef enum kind { ADD, ADD_BOUNDED, MULTIPLY, DIVIDE, COMPARE, MAXIMUM } kind;
 
 /* The numbers, cast once. */
 template <rg_dtype T> struct constants {
-    real<T> p, s, bias, low, high, threshold;
+    real<T> p, s, bias, low, high, threshold, sign;
     int comparison;
-    bool bounded;
+    bool bounded, mask;
 };
 
 template <rg_dtype T> static constants<T> constants_of(const rg_arithmetic_numbers &n)
 {
-    return { (real<T>)n.primary, (real<T>)n.secondary, (real<T>)n.bias,   (real<T>)n.minimum,
-             (real<T>)n.maximum, (real<T>)n.threshold, (int)n.comparison, n.bounded };
+    return { (real<T>)n.primary, (real<T>)n.secondary,
+             (real<T>)n.bias,    (real<T>)n.minimum,
+             (real<T>)n.maximum, (real<T>)n.threshold,
+             (real<T>)n.sign,    (int)n.comparison,
+             n.bounded,          n.mask };
 }
 
 /* y before the bounds */
@@ -34,6 +37,12 @@ static __device__ __forceinline__ real<T> free_value(const constants<T> &k, real
         return k.p * a * (k.s * b) + k.bias;
     if (K == DIVIDE)
         return k.p * a / (k.s * b) + k.bias;
+    if (K == MAXIMUM) {
+        const real<T> pa = k.p * a, sb = k.s * b;
+        if (k.mask)
+            return (b == 0 ? 0 : pa) + k.bias;
+        return k.sign * (pa > sb || pa != pa ? pa : sb) + k.bias;
+    }
     return fma(k.p, a, k.s * b) + k.bias;
 }
 
@@ -47,6 +56,14 @@ static __device__ __forceinline__ real<T> slope_of(bool second, const constants<
     if (K == DIVIDE) {
         const real<T> da = k.p * dy / (k.s * b);
         return second ? -da * (a / b) : da;
+    }
+    if (K == MAXIMUM) {
+        const real<T> pa = k.p * a, sb = k.s * b;
+        const real<T> all = k.sign * (second ? k.s : k.p) * dy;
+        if (k.mask)
+            return second || b == 0 ? 0 : all;
+        const real<T> some = pa == sb ? (real<T>)0.5 * all : all;
+        return (second ? pa > sb : pa < sb) ? 0 : some;
     }
     return (second ? k.s : k.p) * dy;
 }

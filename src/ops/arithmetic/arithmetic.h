@@ -6,26 +6,31 @@
 
 #include "core/sweep.h"
 
-/* Subtraction is addition with the other sign of the second scale. Gradients come in three forms
- * of the same four kinds: element by element, and two that add up what an operand was repeated
- * for. Those leave sums of pieces behind, which `sum_pieces` joins. */
+/* Subtraction is addition with the other sign of the second scale, and a minimum is a maximum with
+ * other signs of both scales and of the result; a mask is the other choice of that kernel.
+ * Gradients come in three forms of the same five kinds: element by element, and two that add up
+ * what an operand was repeated for. Those leave sums of pieces behind, which `sum_pieces` joins. */
 enum {
     RG_ADD_FORWARD,
     RG_MULTIPLY_FORWARD,
     RG_DIVIDE_FORWARD,
     RG_COMPARE_FORWARD,
+    RG_MAXIMUM_FORWARD,
     RG_ADD_GRADIENT, /* without bounds: reads dy alone */
     RG_ADD_BOUNDED_GRADIENT,
     RG_MULTIPLY_GRADIENT,
     RG_DIVIDE_GRADIENT,
+    RG_MAXIMUM_GRADIENT,
     RG_ADD_COLUMNS,
     RG_ADD_BOUNDED_COLUMNS,
     RG_MULTIPLY_COLUMNS,
     RG_DIVIDE_COLUMNS,
+    RG_MAXIMUM_COLUMNS,
     RG_ADD_ROWS,
     RG_ADD_BOUNDED_ROWS,
     RG_MULTIPLY_ROWS,
     RG_DIVIDE_ROWS,
+    RG_MAXIMUM_ROWS,
     RG_SUM_PIECES,
     RG_ARITHMETIC_KERNELS
 };
@@ -33,8 +38,10 @@ enum {
 /* What the formulas read. */
 typedef struct rg_arithmetic_numbers {
     double primary, secondary, bias, minimum, maximum, threshold;
+    double sign; /* of a maximum: -1 for a minimum */
     int32_t comparison;
     bool bounded; /* minimum or maximum is a number */
+    bool mask;    /* in place of a maximum */
 } rg_arithmetic_numbers;
 
 typedef struct rg_arithmetic_args {

@@ -47,6 +47,7 @@ KIND(add, ADD, forward, rg_arithmetic_args)
 KIND(multiply, MULTIPLY, forward, rg_arithmetic_args)
 KIND(divide, DIVIDE, forward, rg_arithmetic_args)
 KIND(compare, COMPARE, forward, rg_arithmetic_args)
+KIND(maximum, MAXIMUM, forward, rg_arithmetic_args)
 
 /* ---- gradient, element by element ---- */
 
@@ -121,6 +122,7 @@ KIND(add, ADD, gradient, rg_arithmetic_gradient_args)
 KIND(add_bounded, ADD_BOUNDED, gradient, rg_arithmetic_gradient_args)
 KIND(multiply, MULTIPLY, gradient, rg_arithmetic_gradient_args)
 KIND(divide, DIVIDE, gradient, rg_arithmetic_gradient_args)
+KIND(maximum, MAXIMUM, gradient, rg_arithmetic_gradient_args)
 
 /* ---- entry points and table ---- */
 
@@ -128,18 +130,22 @@ RG_KERNEL(add_forward, rg_arithmetic_args)
 RG_KERNEL(multiply_forward, rg_arithmetic_args)
 RG_KERNEL(divide_forward, rg_arithmetic_args)
 RG_KERNEL(compare_forward, rg_arithmetic_args)
+RG_KERNEL(maximum_forward, rg_arithmetic_args)
 RG_KERNEL(add_gradient, rg_arithmetic_gradient_args)
 RG_KERNEL(add_bounded_gradient, rg_arithmetic_gradient_args)
 RG_KERNEL(multiply_gradient, rg_arithmetic_gradient_args)
 RG_KERNEL(divide_gradient, rg_arithmetic_gradient_args)
+RG_KERNEL(maximum_gradient, rg_arithmetic_gradient_args)
 
 RG_CPU_TABLE(arithmetic, RG_ARITHMETIC_KERNELS) = {
     [RG_ADD_FORWARD] = RG_ROW(add_forward),
     [RG_MULTIPLY_FORWARD] = RG_ROW(multiply_forward),
     [RG_DIVIDE_FORWARD] = RG_ROW(divide_forward),
     [RG_COMPARE_FORWARD] = RG_ROW(compare_forward),
+    [RG_MAXIMUM_FORWARD] = RG_ROW(maximum_forward),
     [RG_ADD_GRADIENT] = RG_ROW(add_gradient),
     [RG_ADD_BOUNDED_GRADIENT] = RG_ROW(add_bounded_gradient),
     [RG_MULTIPLY_GRADIENT] = RG_ROW(multiply_gradient),
     [RG_DIVIDE_GRADIENT] = RG_ROW(divide_gradient),
+    [RG_MAXIMUM_GRADIENT] = RG_ROW(maximum_gradient),
 };

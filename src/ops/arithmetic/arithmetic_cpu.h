@@ -12,7 +12,7 @@
 
 /* ---- formulas ---- */
 
-typedef enum kind { ADD, ADD_BOUNDED, MULTIPLY, DIVIDE, COMPARE } kind;
+typedef enum kind { ADD, ADD_BOUNDED, MULTIPLY, DIVIDE, COMPARE, MAXIMUM } kind;
 
 /* One kind of a kernel that is written for all of them. */
 #define KIND(name, K, kernel, args)                                                             \
@@ -23,15 +23,17 @@ typedef enum kind { ADD, ADD_BOUNDED, MULTIPLY, DIVIDE, COMPARE } kind;
 
 /* The numbers, cast once. */
 typedef struct constants {
-    real p, s, bias, low, high, threshold;
+    real p, s, bias, low, high, threshold, sign;
     int comparison;
-    bool bounded;
+    bool bounded, mask;
 } constants;
 
 RG_INLINE constants constants_of(const rg_arithmetic_numbers *n)
 {
-    return (constants){ (real)n->primary, (real)n->secondary, (real)n->bias,      (real)n->minimum,
-                        (real)n->maximum, (real)n->threshold, (int)n->comparison, n->bounded };
+    return (constants){ (real)n->primary, (real)n->secondary, (real)n->bias,
+                        (real)n->minimum, (real)n->maximum,   (real)n->threshold,
+                        (real)n->sign,    (int)n->comparison, n->bounded,
+                        n->mask };
 }
 
 /* y before the bounds */
@@ -41,6 +43,12 @@ RG_INLINE vreal free_value(const kind K, const constants *k, vreal a, vreal b)
         return vset(k->p) * a * (vset(k->s) * b) + vset(k->bias);
     if (K == DIVIDE)
         return vset(k->p) * a / (vset(k->s) * b) + vset(k->bias);
+    if (K == MAXIMUM) {
+        const vreal pa = vset(k->p) * a, sb = vset(k->s) * b;
+        if (k->mask)
+            return vselect(b == 0, vset(0), pa) + vset(k->bias);
+        return vset(k->sign) * vselect((pa > sb) | (pa != pa), pa, sb) + vset(k->bias);
+    }
     return vfma(vset(k->p), a, vset(k->s) * b) + vset(k->bias);
 }
 
@@ -78,6 +86,14 @@ RG_INLINE vreal slope_of(const kind K, bool second, const constants *k, vreal dy
     if (K == DIVIDE) {
         const vreal da = vset(k->p) * dy / (vset(k->s) * b);
         return second ? -da * (a / b) : da;
+    }
+    if (K == MAXIMUM) {
+        const vreal pa = vset(k->p) * a, sb = vset(k->s) * b;
+        const vreal all = vset(k->sign * (second ? k->s : k->p)) * dy;
+        if (k->mask)
+            return second ? vset(0) : vselect(b == 0, vset(0), all);
+        const vreal some = vselect(pa == sb, vset((real)0.5) * all, all);
+        return vselect(second ? pa > sb : pa < sb, vset(0), some);
     }
     return vset(second ? k->s : k->p) * dy;
 }

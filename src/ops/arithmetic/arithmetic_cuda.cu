@@ -159,9 +159,11 @@ static const rg_cuda_row kernel_rows[] = {
     RG_CUDA_ROW(RG_MULTIPLY_FORWARD, forward, MULTIPLY),
     RG_CUDA_ROW(RG_DIVIDE_FORWARD, forward, DIVIDE),
     RG_CUDA_ROW(RG_COMPARE_FORWARD, forward, COMPARE),
+    RG_CUDA_ROW(RG_MAXIMUM_FORWARD, forward, MAXIMUM),
     RG_CUDA_ROW(RG_ADD_GRADIENT, gradient, ADD),
     RG_CUDA_ROW(RG_ADD_BOUNDED_GRADIENT, gradient, ADD_BOUNDED),
     RG_CUDA_ROW(RG_MULTIPLY_GRADIENT, gradient, MULTIPLY),
     RG_CUDA_ROW(RG_DIVIDE_GRADIENT, gradient, DIVIDE),
+    RG_CUDA_ROW(RG_MAXIMUM_GRADIENT, gradient, MAXIMUM),
 };
 RG_CUDA_TABLE(arithmetic, kernel_rows);

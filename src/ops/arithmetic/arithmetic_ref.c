@@ -38,6 +38,12 @@ static double free_value(const rg_arithmetic_desc *d, double a, double b)
         return pa - sb + d->bias;
     case RG_ARITHMETIC_MULTIPLY:
         return pa * sb + d->bias;
+    case RG_ARITHMETIC_MAXIMUM:
+        return (isnan(pa) || pa > sb ? pa : sb) + d->bias;
+    case RG_ARITHMETIC_MINIMUM:
+        return (isnan(pa) || pa < sb ? pa : sb) + d->bias;
+    case RG_ARITHMETIC_MASK:
+        return (b == 0 ? 0 : pa) + d->bias;
     default:
         return pa / sb + d->bias;
     }
@@ -60,6 +66,20 @@ static bool compare(const rg_arithmetic_desc *d, double a, double b)
     default:
         return a >= b;
     }
+}
+
+/* What each operand of a maximum, minimum or mask has of its gradient. */
+static void shares(const rg_arithmetic_desc *d, double a, double b, double *of_a, double *of_b)
+{
+    const double pa = d->primary_scale * a, sb = d->secondary_scale * b;
+    const bool largest = d->kind == RG_ARITHMETIC_MAXIMUM;
+    if (d->kind == RG_ARITHMETIC_MASK) {
+        *of_a = b != 0;
+        *of_b = 0;
+        return;
+    }
+    *of_a = pa == sb ? 0.5 : (largest ? pa < sb : pa > sb) ? 0 : 1;
+    *of_b = pa == sb ? 0.5 : (largest ? pa > sb : pa < sb) ? 0 : 1;
 }
 
 void rg_arithmetic_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tensor y[])
@@ -100,6 +120,11 @@ void rg_arithmetic_ref_gradient(const void *desc, const rg_ref_tensor dy[], cons
         } else if (d->kind == RG_ARITHMETIC_DIVIDE) {
             da = p * g / (s * b);
             db = -p * g * a / (s * b * b);
+        } else if (d->kind >= RG_ARITHMETIC_MAXIMUM) {
+            double of_a, of_b;
+            shares(d, a, b, &of_a, &of_b);
+            da = of_a > 0 ? of_a * p * g : 0; /* 0 for any dy */
+            db = of_b > 0 ? of_b * s * g : 0;
         }
         if (dx[0].data != NULL)
             dx[0].data[at_a] += da;

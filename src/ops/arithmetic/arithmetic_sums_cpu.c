@@ -149,6 +149,7 @@ KIND(add, ADD, columns, rg_arithmetic_sums_args)
 KIND(add_bounded, ADD_BOUNDED, columns, rg_arithmetic_sums_args)
 KIND(multiply, MULTIPLY, columns, rg_arithmetic_sums_args)
 KIND(divide, DIVIDE, columns, rg_arithmetic_sums_args)
+KIND(maximum, MAXIMUM, columns, rg_arithmetic_sums_args)
 
 /* ---- sums, rows ---- */
 
@@ -210,6 +211,7 @@ KIND(add, ADD, rows, rg_arithmetic_sums_args)
 KIND(add_bounded, ADD_BOUNDED, rows, rg_arithmetic_sums_args)
 KIND(multiply, MULTIPLY, rows, rg_arithmetic_sums_args)
 KIND(divide, DIVIDE, rows, rg_arithmetic_sums_args)
+KIND(maximum, MAXIMUM, rows, rg_arithmetic_sums_args)
 
 /* ---- sums of pieces ---- */
 
@@ -235,10 +237,12 @@ RG_KERNEL(add_columns, rg_arithmetic_sums_args)
 RG_KERNEL(add_bounded_columns, rg_arithmetic_sums_args)
 RG_KERNEL(multiply_columns, rg_arithmetic_sums_args)
 RG_KERNEL(divide_columns, rg_arithmetic_sums_args)
+RG_KERNEL(maximum_columns, rg_arithmetic_sums_args)
 RG_KERNEL(add_rows, rg_arithmetic_sums_args)
 RG_KERNEL(add_bounded_rows, rg_arithmetic_sums_args)
 RG_KERNEL(multiply_rows, rg_arithmetic_sums_args)
 RG_KERNEL(divide_rows, rg_arithmetic_sums_args)
+RG_KERNEL(maximum_rows, rg_arithmetic_sums_args)
 RG_KERNEL(sum_pieces, rg_sum_pieces_args)
 
 RG_CPU_TABLE(arithmetic_sums, RG_ARITHMETIC_KERNELS) = {
@@ -246,9 +250,11 @@ RG_CPU_TABLE(arithmetic_sums, RG_ARITHMETIC_KERNELS) = {
     [RG_ADD_BOUNDED_COLUMNS] = RG_ROW(add_bounded_columns),
     [RG_MULTIPLY_COLUMNS] = RG_ROW(multiply_columns),
     [RG_DIVIDE_COLUMNS] = RG_ROW(divide_columns),
+    [RG_MAXIMUM_COLUMNS] = RG_ROW(maximum_columns),
     [RG_ADD_ROWS] = RG_ROW(add_rows),
     [RG_ADD_BOUNDED_ROWS] = RG_ROW(add_bounded_rows),
     [RG_MULTIPLY_ROWS] = RG_ROW(multiply_rows),
     [RG_DIVIDE_ROWS] = RG_ROW(divide_rows),
+    [RG_MAXIMUM_ROWS] = RG_ROW(maximum_rows),
     [RG_SUM_PIECES] = RG_ROW(sum_pieces),
 };

@@ -274,10 +274,12 @@ static const rg_cuda_row kernel_rows[] = {
     RG_CUDA_ROW(RG_ADD_BOUNDED_COLUMNS, columns, ADD_BOUNDED),
     RG_CUDA_ROW(RG_MULTIPLY_COLUMNS, columns, MULTIPLY),
     RG_CUDA_ROW(RG_DIVIDE_COLUMNS, columns, DIVIDE),
+    RG_CUDA_ROW(RG_MAXIMUM_COLUMNS, columns, MAXIMUM),
     RG_CUDA_ROW(RG_ADD_ROWS, rows, ADD),
     RG_CUDA_ROW(RG_ADD_BOUNDED_ROWS, rows, ADD_BOUNDED),
     RG_CUDA_ROW(RG_MULTIPLY_ROWS, rows, MULTIPLY),
     RG_CUDA_ROW(RG_DIVIDE_ROWS, rows, DIVIDE),
+    RG_CUDA_ROW(RG_MAXIMUM_ROWS, rows, MAXIMUM),
     RG_CUDA_ROW(RG_SUM_PIECES, sum_pieces),
 };
 RG_CUDA_TABLE(arithmetic_sums, kernel_rows);

@@ -51,6 +51,8 @@ static double tenth(int64_t i)
     return 0.1;
 }
 
+/* The gradient of b is 0, and a step of b may be one across its jump. */
+#define MASK     (RG_CASE_NO_DIFFERENCES | RG_CASE_ZERO)
 #define ONLY_F32 .only = 1 << RG_F32
 #define LONG_SUM .x_fill = { { 0.5, 1.5 }, { 0.5, 1.5 } }, .dy_fill = { .at = tenth }
 
@@ -105,6 +107,23 @@ static const rg_case cases[] = {
     { "compare-ignores-scales", "kind=compare comparison=less primary_scale=3 bias=9 maximum=0.5",
       "3,5,7 7", RG_CASE_FORWARD, .x_fill = { { .at = steps }, { .at = other_steps } } },
 
+    { "maximum", "kind=maximum", "7,67 7,67" },
+    { "minimum", "kind=minimum", "7,67 7,67" },
+    { "maximum-scaled", "kind=maximum primary_scale=0.75 secondary_scale=-1.5 bias=0.25",
+      "5,67 5,67" },
+    { "minimum-scaled", "kind=minimum primary_scale=0.75 secondary_scale=-1.5 bias=0.25",
+      "5,67 5,67" },
+    { "maximum-bounded", "kind=maximum minimum=-0.5 maximum=0.75", "7,65 7,65" },
+    { "mask", "kind=mask primary_scale=0.5 bias=0.25", "5,61 5,61", MASK,
+      .x_fill = { { -2, 2 }, { .at = steps } } },
+    { "mask-columns", "kind=mask", "5,61 61", MASK, .x_fill = { { -2, 2 }, { .at = steps } } },
+    { "mask-rows", "kind=mask", "5,1 5,61", MASK, .x_fill = { { -2, 2 }, { .at = steps } } },
+    /* half of the gradient each where both are equal */
+    { "maximum-ties", "kind=maximum", "5,61 5,61", RG_CASE_FREE_Y,
+      .x_fill = { { .at = steps }, { .at = other_steps } } },
+    { "minimum-ties", "kind=minimum", "5,61 61", RG_CASE_FREE_Y,
+      .x_fill = { { .at = steps }, { .at = other_steps } } },
+
     /* broadcasting: columns */
     { "bias", "", "2,5,3,21 21" },
     { "bias-subtract", "kind=subtract secondary_scale=1.5", "3,7,64 64" },
@@ -116,6 +135,8 @@ static const rg_case cases[] = {
     { "first-of-a", "kind=multiply secondary_scale=-1.5", "23 17,23" },
     { "first-of-a-subtract", "kind=subtract", "1,23 17,23" },
     { "first-of-a-divide", "kind=divide", "1,23 17,23", .x_fill = { { -2, 2 }, AWAY } },
+    { "maximum-columns", "kind=maximum", "3,7,64 64" },
+    { "minimum-columns-of-a", "kind=minimum secondary_scale=0.5", "23 17,23" },
     { "many-rows", "kind=multiply", "1301,5 5" },
     { "very-many-rows", "", "40009,3 3" },
     { "wide", "kind=multiply", "3,2053 2053" },
@@ -129,6 +150,9 @@ static const rg_case cases[] = {
     { "last-bounded", "minimum=-0.5 maximum=0.75", "5,131 5,1" },
     { "last-divide", "kind=divide", "5,131 5,1", .x_fill = { { -2, 2 }, AWAY } },
     { "last-of-a-divide", "kind=divide", "5,1 5,131", .x_fill = { { -2, 2 }, AWAY } },
+    { "maximum-rows", "kind=maximum", "7,37 7,1" },
+    { "minimum-rows-of-a", "kind=minimum", "7,1 7,37" },
+    { "maximum-number", "kind=maximum", "13,29 -" },
     { "last-long", "kind=multiply", "3,5003 3,1" },
     { "last-short", "", "501,3 501,1" },
     { "last-short-around", "kind=multiply", "41,7,43,3 7,1,1" },
@@ -173,6 +197,12 @@ static const rg_case cases[] = {
       .x_fill = { { .at = special } } },
     { "special-columns", "", "7,7 7", RG_CASE_SPECIAL, .dy_fill = { .at = special_dy },
       .x_fill = { { .at = special } } },
+    { "special-maximum", "kind=maximum", "7,7 7,7", RG_CASE_SPECIAL,
+      .dy_fill = { .at = special_dy }, .x_fill = { { .at = special }, { .at = special_b } } },
+    { "special-minimum", "kind=minimum", "7,7 7,7", RG_CASE_SPECIAL,
+      .dy_fill = { .at = special_dy }, .x_fill = { { .at = special }, { .at = special_b } } },
+    { "special-mask", "kind=mask", "7,7 7,7", RG_CASE_SPECIAL, .dy_fill = { .at = special_dy },
+      .x_fill = { { .at = special }, { .at = special_b } } },
     { "special-equal", "kind=compare", "7,7 7,7", RG_CASE_SPECIAL | RG_CASE_FORWARD,
       .x_fill = { { .at = special }, { .at = special_b } } },
     { "special-not-equal", "kind=compare comparison=not_equal", "7,7 7,7",
@@ -214,7 +244,9 @@ static void draw(rg_draw *d)
     for (int32_t k = 0; k < b.rank && rg_draw_chance(d, 0.1); k++)
         d->x[swapped].dims[front + k] = rg_draw_chance(d, 0.5) ? 1 : a.dims[front + k];
     d->x[swapped] = rg_tensor_desc_dense(d->dtype, a.rank, d->x[swapped].dims);
-    d->flags = desc->kind == RG_ARITHMETIC_COMPARE ? RG_CASE_FORWARD : 0;
+    d->flags = desc->kind == RG_ARITHMETIC_COMPARE ? RG_CASE_FORWARD
+               : desc->kind == RG_ARITHMETIC_MASK  ? MASK
+                                                   : 0;
     if (desc->kind == RG_ARITHMETIC_DIVIDE)
         d->x_fill[1] = (rg_fill){ .low = 0.5, .high = 2 };
     if (rg_draw_chance(d, 0.6)) {

@@ -24,7 +24,7 @@ def shapes(d):
 
 
 def compare(d):
-    kind = d.cycle(("add", "subtract", "multiply", "divide", "compare"))
+    kind = d.cycle(("add", "subtract", "multiply", "divide", "compare", "maximum", "minimum", "mask"))
     first, second = shapes(d)
     if kind == "compare":
         asked = d.choice(sorted(COMPARISONS))
@@ -32,7 +32,9 @@ def compare(d):
         return Case({"kind": kind, "comparison": asked, "threshold": threshold},
                     {"a": d.grid(first), "b": d.grid(second)},
                     lambda a, b: COMPARISONS[asked](a, b, threshold).double(), "torch.lt, …", gradient=(), exact=True)
-    function = {"add": torch.add, "subtract": torch.sub, "multiply": torch.mul, "divide": torch.div}[kind]
+    function = {"add": torch.add, "subtract": torch.sub, "multiply": torch.mul, "divide": torch.div,
+                "maximum": torch.maximum, "minimum": torch.minimum,
+                "mask": lambda a, b: torch.where(b == 0, torch.zeros((), dtype=a.dtype), a)}[kind]
     p, s, bias = (1.0, 1.0, 0.0) if d.maybe(0.3) else (d.choice((0.5, 2.0, -1.0)), d.choice((0.5, -2.0)), 0.25)
     low, high = -math.inf, math.inf
     fields = {"kind": kind, "primary_scale": p, "secondary_scale": s, "bias": bias}
@@ -49,5 +51,8 @@ def compare(d):
         r = function(p * a, s * b) + bias
         return torch.clamp(r, low, high) if bounded else r
 
+    if kind == "mask":
+        b = d.numpy.choice((0.0, 1.0, -2.0), second)
+        return Case(fields, {"a": a, "b": numpy.asarray(b)}, formula, "torch.where", gradient=("a",))
     return Case(fields, {"a": a, "b": numpy.asarray(b)}, formula, "torch." + kind)
 
