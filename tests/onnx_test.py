@@ -8,40 +8,10 @@ usage: onnx_test.py PROGRAM
 import os
 import pathlib
 import struct
-import subprocess
-import sys
 import tempfile
 
-from onnx_made import (FLOAT, INT64, attribute, external, field, model, network, node, port, samples, tensor)
-
-PROGRAM = pathlib.Path(sys.argv[1]).resolve()
-
-
-def write_npy(path, dims, values, code="f"):
-    descr = {"f": "<f4", "d": "<f8", "q": "<i8"}[code]
-    shape = "(" + "".join(f"{dim}," for dim in dims) + ")"
-    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
-    header += " " * (-(len(header) + 11) % 64) + "\n"
-    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() +
-                     struct.pack(f"<{len(values)}{code}", *values))
-
-
-def read_npy(path):
-    data = path.read_bytes()
-    length = struct.unpack("<H", data[8:10])[0]
-    header = eval(data[10:10 + length])  # written by the program
-    code = {"<f4": "f", "<f8": "d", "<i8": "q"}[header["descr"]]
-    body = data[10 + length:]
-    return header["shape"], struct.unpack(f"<{len(body) // struct.calcsize(code)}{code}", body)
-
-
-def run(*arguments):
-    return subprocess.run([PROGRAM, "run", *map(str, arguments)], capture_output=True, text=True, timeout=120)
-
-
-def succeed(*arguments):
-    done = run(*arguments)
-    assert done.returncode == 0, (arguments, done.stderr)
+from onnx_made import (INT64, attribute, external, field, model, network, node, port, samples, tensor)
+from onnx_run import read_npy, run, succeed, write_npy
 
 
 def refuse(folder, data, words, inputs=("x=x.npy",)):

@@ -6,6 +6,7 @@
 #include "core/shape.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MOST_FOLD_INPUTS = 64 };
@@ -26,9 +27,10 @@ static rg_status gather_constants(rg_import *m, const rg_proto_node *node, int32
     return RG_OK;
 }
 
-/* Whether all inputs are constants that no gradient is meant for. *varies: they depend on the
- * batch. */
-static rg_status all_constant(rg_import *m, const rg_proto_node *node, bool *constant, bool *varies)
+/* Whether all inputs are constants, and none is meant to have a gradient unless `trained`. *varies:
+ * they depend on the batch. */
+static rg_status all_constant(rg_import *m, const rg_proto_node *node, bool trained, bool *constant,
+                              bool *varies)
 {
     *constant = node->input_count > 0 && node->input_count <= MOST_FOLD_INPUTS;
     *varies = false;
@@ -37,24 +39,17 @@ static rg_status all_constant(rg_import *m, const rg_proto_node *node, bool *con
         if (!rg_node_has(node, i))
             continue;
         RG_TRY(rg_import_known(m, node, i, &known));
-        *constant = rg_known_is_constant(known) && !known->trained && !known->has_flow;
+        *constant = trained ? rg_known_is_constant(known) || known->array[0] != NULL
+                            : rg_known_is_constant(known) && !known->trained && !known->has_flow;
         *varies |= known->array[0] != known->array[1];
     }
     return RG_OK;
 }
 
-rg_status rg_import_fold(rg_import *m, const rg_proto_node *node, const rg_importer *op,
-                         bool *folded)
+static rg_status fold(rg_import *m, const rg_proto_node *node, const rg_importer *op, bool varies,
+                      rg_array *y[RG_PROBES])
 {
     const rg_array *x[MOST_FOLD_INPUTS];
-    rg_array *y[RG_PROBES];
-    bool varies;
-    *folded = false;
-    if (op->fold == NULL || node->output_count < 1)
-        return RG_OK;
-    RG_TRY(all_constant(m, node, folded, &varies));
-    if (!*folded)
-        return RG_OK;
     for (int32_t p = 0; p < RG_PROBES; p++) {
         if (p > 0 && !varies) {
             y[p] = y[0];
@@ -64,7 +59,50 @@ rg_status rg_import_fold(rg_import *m, const rg_proto_node *node, const rg_impor
         RG_TRY(gather_constants(m, node, p, x));
         RG_TRY(op->fold(m, node, x, y[p]));
     }
+    return RG_OK;
+}
+
+rg_status rg_import_fold(rg_import *m, const rg_proto_node *node, const rg_importer *op,
+                         bool *folded)
+{
+    rg_array *y[RG_PROBES];
+    bool varies;
+    *folded = false;
+    if (op->fold == NULL || node->output_count < 1)
+        return RG_OK;
+    RG_TRY(all_constant(m, node, false, folded, &varies));
+    if (!*folded)
+        return RG_OK;
+    RG_TRY(fold(m, node, op, varies, y));
     return rg_import_define_array(m, node->outputs[0], y[0], y[1]);
+}
+
+rg_status rg_import_fold_trained(rg_import *m, const rg_proto_node *node, const rg_importer *op)
+{
+    rg_array *y[RG_PROBES];
+    bool constant = false, varies = false;
+    char text[256];
+    snprintf(text, sizeof text, "%s", rg_error_text());
+    if (op->fold != NULL && rg_names_find(&m->names, node->outputs[0]) == NULL)
+        RG_TRY(all_constant(m, node, true, &constant, &varies));
+    RG_CHECK(constant, RG_UNSUPPORTED, "%s", text);
+    RG_TRY(fold(m, node, op, varies, y));
+    return rg_import_define_array(m, node->outputs[0], y[0], y[1]);
+}
+
+rg_status rg_import_fold_also(rg_import *m, const rg_proto_node *node, const rg_importer *op)
+{
+    enum { MOST_ALSO = 64 };
+    rg_array *y[RG_PROBES];
+    bool constant, varies;
+    rg_known *known = rg_names_find(&m->names, node->outputs[0]);
+    if (op->fold == NULL || known == NULL || known->kind != RG_KNOWN_FLOW ||
+        rg_shape_count(&known->shape[0]) > MOST_ALSO)
+        return RG_OK;
+    RG_TRY(all_constant(m, node, true, &constant, &varies));
+    if (constant && !varies && fold(m, node, op, varies, y) == RG_OK)
+        known->array[0] = known->array[1] = y[0];
+    return RG_OK;
 }
 
 /* ---- element by element ---- */
@@ -102,6 +140,10 @@ static rg_status integer_result(const char *type, int64_t a, int64_t b, int64_t 
         *y = a == b;
     else if (strcmp(type, "Less") == 0)
         *y = a < b;
+    else if (strcmp(type, "LessOrEqual") == 0)
+        *y = a <= b;
+    else if (strcmp(type, "GreaterOrEqual") == 0)
+        *y = a >= b;
     else if (strcmp(type, "Greater") == 0)
         *y = a > b;
     else if (strcmp(type, "And") == 0)
@@ -139,6 +181,10 @@ static rg_status real_result(const char *type, double a, double b, rg_element *y
         y->i = a == b;
     else if (strcmp(type, "Less") == 0)
         y->i = a < b;
+    else if (strcmp(type, "LessOrEqual") == 0)
+        y->i = a <= b;
+    else if (strcmp(type, "GreaterOrEqual") == 0)
+        y->i = a >= b;
     else if (strcmp(type, "Greater") == 0)
         y->i = a > b;
     else
@@ -270,6 +316,8 @@ rg_status rg_fold_cast(rg_import *m, const rg_proto_node *node, const rg_array *
 {
     int64_t to = RG_ONNX_UNDEFINED;
     RG_TRY(rg_attribute_int(node, "to", &to));
+    if (strcmp(node->type, "CastLike") == 0)
+        to = x[1] != NULL ? x[1]->type : RG_ONNX_UNDEFINED;
     RG_CHECK(to >= 0 && to <= RG_ONNX_BFLOAT16, RG_UNSUPPORTED, "attribute 'to' is %lld",
              (long long)to);
     const bool from_integer = rg_type_is_integer(x[0]->type);

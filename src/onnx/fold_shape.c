@@ -202,8 +202,7 @@ rg_status rg_fold_concat(rg_import *m, const rg_proto_node *node, const rg_array
     return RG_OK;
 }
 
-/* One axis of a slice as numpy has it: the first element, and how many. */
-static void clamp_range(int64_t length, int64_t step, int64_t *start, int64_t end, int64_t *count)
+void rg_slice_range(int64_t length, int64_t step, int64_t *start, int64_t end, int64_t *count)
 {
     int64_t first = *start < -length ? -length - 1 : *start > length ? length : *start;
     int64_t last = end < -length ? -length - 1 : end > length ? length : end;
@@ -240,7 +239,7 @@ rg_status rg_fold_slice(rg_import *m, const rg_proto_node *node, const rg_array 
         const int64_t step = step_count < 0 ? 1 : steps[i];
         RG_TRY(rg_axis("an axis", axis_count < 0 ? i : axes[i], x[0]->rank, &axis));
         RG_CHECK(step != 0 && step != INT64_MIN, RG_MALFORMED, "a step is 0");
-        clamp_range(x[0]->dims[axis], step, &starts[i], ends[i], &dims[axis]);
+        rg_slice_range(x[0]->dims[axis], step, &starts[i], ends[i], &dims[axis]);
         start += starts[i] * strides[axis];
         strides[axis] *= dims[axis] > 1 ? step : 1;
     }
@@ -349,5 +348,25 @@ rg_status rg_fold_reduce(rg_import *m, const rg_proto_node *node, const rg_array
                  RG_MALFORMED, "an integer overflows");
     }
     y->data[0].i = result;
+    return RG_OK;
+}
+
+/* The upper or lower triangle of matrices. */
+rg_status rg_fold_trilu(rg_import *m, const rg_proto_node *node, const rg_array *const x[],
+                        rg_array *y)
+{
+    bool upper = true;
+    RG_TRY(rg_attribute_bool(node, "upper", &upper));
+    const rg_array *k = input_of(node, x, 1);
+    RG_CHECK(x[0]->rank >= 2 && (k == NULL || (k->count == 1 && rg_type_is_integer(k->type))),
+             RG_MALFORMED, "its inputs are not matrices and an integer");
+    const int64_t diagonal = k != NULL ? rg_array_at(k, 0).i : 0;
+    const int64_t columns = x[0]->dims[x[0]->rank - 1], rows = x[0]->dims[x[0]->rank - 2];
+    RG_TRY(rg_array_create(m, x[0]->type, x[0]->rank, x[0]->dims, false, y));
+    for (int64_t i = 0; i < y->count; i++) {
+        const int64_t off = i % columns - i / columns % rows;
+        if (upper ? off >= diagonal : off <= diagonal)
+            y->data[i] = rg_array_at(x[0], i);
+    }
     return RG_OK;
 }

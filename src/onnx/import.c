@@ -148,8 +148,15 @@ static rg_status convert_node(rg_import *m, const rg_proto_node *node)
     RG_TRY(rg_import_fold(m, node, op, &folded));
     if (folded)
         return RG_OK;
-    RG_CHECK(op->convert != NULL, RG_UNSUPPORTED, "of values that are no constants");
-    return op->convert(m, node);
+    rg_status status = RG_UNSUPPORTED;
+    if (op->convert != NULL)
+        status = op->convert(m, node);
+    else
+        rg_fail(status, "of values that are no constants");
+    if (status == RG_UNSUPPORTED && rg_graph_status(m->graph) == RG_OK)
+        return rg_import_fold_trained(m, node, op);
+    RG_TRY(status);
+    return rg_import_fold_also(m, node, op);
 }
 
 static rg_status mark_uncovered(rg_import *m, const rg_proto_node *node)

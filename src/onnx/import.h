@@ -43,8 +43,17 @@ typedef enum rg_known_kind {
     RG_KNOWN_TENSOR,    /* a constant in the file */
     RG_KNOWN_ARRAY,     /* a folded constant */
     RG_KNOWN_SOURCE,    /* an input that nothing has read yet */
+    RG_KNOWN_ERF,       /* offset + factor erf(x / sqrt 2), which only a Gelu can be made of */
     RG_KNOWN_FLOW
 } rg_known_kind;
+
+/* Of what may be a part of a Gelu: factor x, or offset + factor erf(x / sqrt 2). */
+typedef struct rg_part {
+    rg_flow x;
+    double offset, factor;
+} rg_part;
+
+#define RG_ERF_TEXT "Erf is covered as a part of Gelu alone, x (1 + erf(x / sqrt 2)) / 2"
 
 /* What a name of the file stands for. */
 typedef struct rg_known {
@@ -58,6 +67,7 @@ typedef struct rg_known {
     const rg_array *array[RG_PROBES];
     bool has_flow;
     rg_flow flow;
+    const rg_part *part; /* NULL: not known as one */
 } rg_known;
 
 /* An input, output or parameter of the network. */
@@ -86,9 +96,10 @@ typedef struct rg_import {
     bool images;                             /* inputs of rank 4 are read with channels last */
     const struct rg_onnx_images *for_images; /* or NULL; see onnx_train.h */
     rg_value *step;                          /* of dropout, or NULL */
-    int32_t made;                            /* counts names and seeds */
-    int64_t folded;                          /* elements of all folded constants */
-    const rg_proto_node *node;               /* being converted */
+    rg_flow batch_zeros;       /* (n), where an operator needed them; value NULL: not yet */
+    int32_t made;              /* counts names and seeds */
+    int64_t folded;            /* elements of all folded constants */
+    const rg_proto_node *node; /* being converted */
     /* What is not covered: "Loop (node 'x')", the names of operators once each. */
     char *uncovered;
     size_t uncovered_length, uncovered_capacity;
@@ -114,6 +125,9 @@ const rg_importer *rg_importer_find(const rg_proto_node *node);
 const rg_proto_attribute *rg_attribute_find(const rg_proto_node *node, const char *name);
 rg_status rg_attribute_int(const rg_proto_node *node, const char *name, int64_t *value);
 rg_status rg_attribute_float(const rg_proto_node *node, const char *name, double *value);
+/* The number that was rounded to this one: 0.1, 1/6 or 1/sqrt 8 rather than its neighbours in f32.
+ * As f32 it has the same bits. */
+double rg_meant_number(float number);
 rg_status rg_attribute_bool(const rg_proto_node *node, const char *name, bool *value);
 rg_status rg_attribute_text(const rg_proto_node *node, const char *name, const char **value);
 /* Up to `most` integers; *count keeps its value where the attribute is not given. */
@@ -160,7 +174,12 @@ rg_status rg_import_image_output(rg_import *m, rg_flow *flow);
 /* Whether a parameter keeps its value while training. */
 bool rg_import_is_frozen(const rg_import *m, const char *name);
 
-/* A constant of the importer: one number of the dtype, frozen, of rank 0. */
+/* A name that no file has. */
+rg_status rg_import_name(rg_import *m, const char **name);
+/* A constant of the importer, frozen, with its dimensions in this order; one number of the dtype,
+ * of rank 0. */
+rg_status rg_import_constant(rg_import *m, const rg_array *array, const int32_t order[],
+                             rg_flow *flow);
 rg_status rg_import_number(rg_import *m, rg_dtype dtype, double number, rg_flow *flow);
 
 /* ---- flows (import_flow.c) ---- */
@@ -172,6 +191,33 @@ void rg_flow_dims(const rg_flow *flow, int32_t probe, int64_t dims[]);
 int32_t rg_flow_axis(const rg_flow *flow, int32_t axis);
 void rg_flow_plain_order(rg_flow *flow);
 void rg_channels_last_order(int32_t rank, int32_t order[]);
+/* The order of a tensor of `own` dimensions that fits to the last of `rank` ones in `order`. */
+void rg_fitting_order(const int32_t order[], int32_t rank, int32_t own, int32_t fitting[]);
+/* Input `input` beside a flow: both get one rank and the order of *first. */
+rg_status rg_import_beside(rg_import *m, const rg_proto_node *node, size_t input, rg_flow *first,
+                           rg_flow *second);
+/* One rank, and the order of *first, for both. */
+rg_status rg_flow_align(rg_import *m, rg_flow *first, rg_flow *second);
+/* A part of x along one axis of the file. */
+rg_status rg_flow_cut(rg_import *m, const rg_flow *x, int32_t axis, int64_t start, int64_t length,
+                      int64_t step, rg_flow *y);
+/* Flows of one order, one after the other along an axis of the file; up to RG_MOST_SOURCES. */
+enum { RG_MOST_SOURCES = 8 };
+rg_status rg_flow_concat(rg_import *m, const rg_flow x[], int32_t count, int32_t axis, rg_flow *y);
+/* Elements along an axis of the file, of this length, by their indices: slices that are joined. */
+rg_status rg_flow_pick(rg_import *m, const rg_array *indices, int32_t axis, int64_t length,
+                       rg_flow *x);
+/* One axis of a slice as numpy has it: the first element, and how many. */
+void rg_slice_range(int64_t length, int64_t step, int64_t *start, int64_t end, int64_t *count);
+/* The order without the dimensions that are marked, by their number in the file; and the flow,
+ * whose dimensions they are of length 1. */
+void rg_flow_order_without(const rg_flow *x, const bool dropped[], int32_t order[]);
+rg_status rg_flow_drop(rg_import *m, rg_flow *flow, const bool dropped[]);
+/* Repeats dimensions of length 1, in the order of the file, as numpy broadcasts. */
+rg_status rg_flow_expand(rg_import *m, rg_flow *flow, int32_t rank,
+                         int64_t dims[RG_PROBES][RG_MAX_RANK]);
+/* 0 for every element, with no gradient. */
+rg_status rg_flow_zeros(rg_import *m, const rg_flow *x, rg_flow *zeros);
 /* Applies an op of ours to values in the order of the graph. The first outputs get shapes and the
  * order of the first input if their rank is the same, else the identity. */
 rg_status rg_import_apply(rg_import *m, const char *op, const void *desc, const rg_flow *const x[],
@@ -218,6 +264,13 @@ bool rg_import_scalar(rg_import *m, const rg_proto_node *node, size_t input, dou
 rg_status rg_import_fold(rg_import *m, const rg_proto_node *node, const rg_importer *op,
                          bool *folded);
 
+/* Folds a node that is not covered otherwise, whatever its constants are meant for. Fails with the
+ * error that there is. */
+rg_status rg_import_fold_trained(rg_import *m, const rg_proto_node *node, const rg_importer *op);
+/* The value of a node that was converted because a gradient is meant for its inputs, where these
+ * are constants: few numbers, such as sizes, may be meant as a constant all the same. */
+rg_status rg_import_fold_also(rg_import *m, const rg_proto_node *node, const rg_importer *op);
+
 /* ---- converters and folders, by family ---- */
 
 /* By the table of operators, in two steps. */
@@ -226,6 +279,16 @@ rg_status rg_import_call(rg_import *m, const rg_proto_node *node, rg_onnx_call *
 rg_status rg_import_run_call(rg_import *m, const rg_proto_node *node, rg_onnx_call *call);
 
 rg_converter rg_convert_batch_norm, rg_convert_dropout, rg_convert_resize;
+rg_converter rg_convert_erf, rg_convert_threshold, rg_convert_lp_pool, rg_convert_global_lp_pool,
+    rg_convert_loss, rg_convert_expand, rg_convert_tile, rg_convert_where, rg_convert_gather,
+    rg_convert_depth_to_space, rg_convert_compare, rg_convert_logic, rg_convert_sign;
+/* Add, Sub, Mul and Div of what may be a part of a Gelu; *done is false where that is all to say.
+ */
+rg_status rg_gelu_binary(rg_import *m, const rg_proto_node *node, rg_arithmetic_kind kind,
+                         bool *done);
+/* Remembers that the output of Mul or Div is a multiple of a value. */
+rg_status rg_gelu_note(rg_import *m, const rg_proto_node *node, rg_arithmetic_kind kind);
+
 rg_converter rg_convert_binary, rg_convert_sum, rg_convert_pow, rg_convert_unary, rg_convert_clip,
     rg_convert_hard_swish, rg_convert_mish, rg_convert_swish, rg_convert_prelu, rg_convert_selu,
     rg_convert_celu;
@@ -234,10 +297,10 @@ rg_converter rg_convert_identity, rg_convert_constant, rg_convert_cast, rg_conve
     rg_convert_reshape, rg_convert_flatten, rg_convert_squeeze, rg_convert_unsqueeze,
     rg_convert_transpose, rg_convert_concat, rg_convert_slice, rg_convert_split, rg_convert_pad,
     rg_convert_upsample;
-rg_converter rg_convert_softmax, rg_convert_reduce;
+rg_converter rg_convert_softmax, rg_convert_reduce, rg_convert_log_sum_exp, rg_convert_product;
 rg_folder rg_fold_binary, rg_fold_unary, rg_fold_cast, rg_fold_reshape, rg_fold_flatten,
     rg_fold_squeeze, rg_fold_unsqueeze, rg_fold_transpose, rg_fold_concat, rg_fold_slice,
     rg_fold_gather, rg_fold_range, rg_fold_constant_of_shape, rg_fold_expand, rg_fold_where,
-    rg_fold_identity, rg_fold_reduce;
+    rg_fold_identity, rg_fold_reduce, rg_fold_trilu;
 
 #endif

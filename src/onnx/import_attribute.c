@@ -3,6 +3,9 @@
 /* Attributes of a node, by name and type. */
 #include "onnx/import.h"
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const rg_proto_attribute *rg_attribute_find(const rg_proto_node *node, const char *name)
@@ -48,7 +51,7 @@ rg_status rg_attribute_float(const rg_proto_node *node, const char *name, double
     if (attribute == NULL)
         return RG_OK;
     RG_TRY(expect(attribute, RG_PROTO_FLOAT, "a number"));
-    *value = (double)attribute->f;
+    *value = rg_meant_number(attribute->f);
     return RG_OK;
 }
 
@@ -84,4 +87,45 @@ rg_status rg_axis(const char *name, int64_t axis, int32_t rank, int32_t *from_0)
              "%s is %lld, but the tensor has %d dimensions", name, (long long)axis, rank);
     *from_0 = (int32_t)(axis < 0 ? axis + rank : axis);
     return RG_OK;
+}
+
+/* ---- numbers ---- */
+
+/* A decimal fraction of at most six digits. */
+static bool is_short(float number, double *meant)
+{
+    char text[32];
+    for (int digits = 0; digits < 6; digits++) {
+        snprintf(text, sizeof text, "%.*e", digits, (double)number);
+        *meant = strtod(text, NULL);
+        if ((float)*meant == number)
+            return true;
+    }
+    return false;
+}
+
+double rg_meant_number(float number)
+{
+    enum { MOST_DIVISOR = 64, MOST_SQUARE = 4096 };
+    const double x = fabs((double)number);
+    double meant = x;
+    if (!isfinite(number) || number == 0 || is_short(number, &meant))
+        return isfinite(number) && number != 0 ? meant : (double)number;
+    for (int q = 1; q <= MOST_DIVISOR; q++) {
+        meant = round(x * q) / q;
+        if (x < MOST_DIVISOR && meant > 0 && (float)meant == (float)x)
+            return copysign(meant, (double)number);
+    }
+    for (int n = 2; n <= MOST_SQUARE; n++) {
+        meant = x > 1 ? sqrt(n) : 1 / sqrt(n);
+        if ((float)meant == (float)x)
+            return copysign(meant, (double)number);
+    }
+    static const double others[] = { 0.79788456080286535588, /* sqrt(2 / pi) */
+                                     1.6732632423543772848, 1.0507009873554804934 }; /* of Selu */
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if ((float)others[i] == number)
+            return others[i];
+    }
+    return (double)number;
 }

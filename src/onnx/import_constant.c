@@ -103,7 +103,7 @@ static rg_status array_of_tensor(rg_import *m, const rg_proto_tensor *tensor, rg
 
 rg_status rg_known_array(rg_import *m, const rg_known *known, int32_t probe, const rg_array **array)
 {
-    if (known->kind == RG_KNOWN_ARRAY) {
+    if (known->array[probe] != NULL) {
         *array = known->array[probe];
         return RG_OK;
     }
@@ -200,5 +200,9 @@ bool rg_import_scalar(rg_import *m, const rg_proto_node *node, size_t input, dou
     if (rg_known_array(m, known, 0, &a) != RG_OK || rg_known_array(m, known, 1, &b) != RG_OK)
         return false;
     *number = rg_array_at(a, 0).f;
-    return rg_array_at(b, 0).f == *number;
+    if (rg_array_at(b, 0).f != *number)
+        return false;
+    if (known->type == RG_ONNX_FLOAT)
+        *number = rg_meant_number((float)*number);
+    return true;
 }

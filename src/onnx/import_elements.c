@@ -4,22 +4,14 @@
  * activations that are more than one op. */
 #include "onnx/import.h"
 
+#include "core/shape.h"
+
 #include <retrograde/nodes.h>
 
 #include <math.h>
 #include <string.h>
 
 /* ---- two operands in one order ---- */
-
-/* The order of a tensor of fewer dimensions that fits to `order`. */
-static void fitting_order(const int32_t order[], int32_t rank, int32_t own, int32_t fitting[])
-{
-    int32_t count = 0;
-    for (int32_t d = 0; d < rank; d++) {
-        if (order[d] >= rank - own)
-            fitting[count++] = order[d] - (rank - own);
-    }
-}
 
 static bool is_plain(const rg_flow *flow)
 {
@@ -53,23 +45,10 @@ static rg_status align(rg_import *m, const rg_proto_node *node, size_t a, size_t
                        rg_flow *y)
 {
     size_t leader;
-    rg_known *other = NULL;
-    int32_t order[RG_MAX_RANK];
     RG_TRY(choose_leader(m, node, a, b, &leader));
     rg_flow *first = leader == a ? x : y, *second = leader == a ? y : x;
-    const size_t follower = leader == a ? b : a;
     RG_TRY(rg_import_any(m, node, leader, first));
-    RG_TRY(rg_import_known(m, node, follower, &other));
-    const int32_t own = other->shape[0].rank, mine = rg_flow_rank(first);
-    const int32_t rank = own > mine ? own : mine;
-    RG_TRY(rg_flow_widen(m, first, rank));
-    fitting_order(first->order, rank, own, order);
-    if (other->has_flow || !rg_known_is_constant(other))
-        RG_TRY(rg_import_any(m, node, follower, second));
-    else
-        RG_TRY(rg_import_ordered(m, node, follower, order, second));
-    RG_TRY(rg_flow_widen(m, second, rank));
-    return rg_flow_reorder(m, second, first->order);
+    return rg_import_beside(m, node, leader == a ? b : a, first, second);
 }
 
 /* ---- arithmetic ---- */
@@ -80,6 +59,17 @@ static rg_arithmetic_kind kind_of(const rg_proto_node *node)
            : node->type[0] == 'M' ? RG_ARITHMETIC_MULTIPLY
            : node->type[0] == 'D' ? RG_ARITHMETIC_DIVIDE
                                   : RG_ARITHMETIC_ADD;
+}
+
+/* A quotient with a number that a product would round otherwise. */
+static rg_status divide_number(rg_import *m, const rg_proto_node *node, size_t at, double c)
+{
+    rg_flow x, number, y;
+    RG_TRY(rg_import_any(m, node, 1 - at, &x));
+    RG_TRY(rg_import_number(m, x.shape[0].dtype, c, &number));
+    RG_TRY(rg_flow_arithmetic(m, RG_ARITHMETIC_DIVIDE, at == 0 ? &number : &x,
+                              at == 0 ? &x : &number, &y));
+    return rg_import_define(m, node, 0, &y);
 }
 
 /* A constant number beside a tensor: a x + b. *done is false where it is not one. */
@@ -99,9 +89,13 @@ static rg_status by_number(rg_import *m, const rg_proto_node *node, rg_arithmeti
     RG_TRY(rg_import_known(m, node, 1 - at, &tensor));
     int exponent;
     const bool exact = frexp(c, &exponent) == 0.5 || frexp(c, &exponent) == -0.5;
-    if (number->shape[0].rank > tensor->shape[0].rank || number->type != tensor->type ||
-        (kind == RG_ARITHMETIC_DIVIDE && (at == 0 || !exact)))
+    if (number->shape[0].rank > tensor->shape[0].rank ||
+        (number->type != tensor->type && !m->options.has_dtype))
         return RG_OK;
+    if (kind == RG_ARITHMETIC_DIVIDE && (at == 0 || !exact)) {
+        *done = true;
+        return divide_number(m, node, at, c);
+    }
     const double factor = kind == RG_ARITHMETIC_MULTIPLY              ? c
                           : kind == RG_ARITHMETIC_DIVIDE              ? 1 / c
                           : kind == RG_ARITHMETIC_SUBTRACT && at == 0 ? -1
@@ -120,27 +114,35 @@ rg_status rg_convert_binary(rg_import *m, const rg_proto_node *node)
     const rg_arithmetic_kind kind = kind_of(node);
     rg_flow x, y, result;
     bool done;
-    RG_TRY(by_number(m, node, kind, &done));
+    RG_TRY(rg_gelu_binary(m, node, kind, &done));
     if (done)
         return RG_OK;
-    RG_TRY(align(m, node, 0, 1, &x, &y));
-    RG_TRY(rg_flow_arithmetic(m, kind, &x, &y, &result));
-    return rg_import_define(m, node, 0, &result);
+    RG_TRY(by_number(m, node, kind, &done));
+    if (!done) {
+        RG_TRY(align(m, node, 0, 1, &x, &y));
+        RG_TRY(rg_flow_arithmetic(m, kind, &x, &y, &result));
+        RG_TRY(rg_import_define(m, node, 0, &result));
+    }
+    return rg_gelu_note(m, node, kind);
 }
 
-/* Sum and Mean of any number of inputs. */
+/* Sum, Mean, Max and Min of any number of inputs, from the one that decides the order. */
 rg_status rg_convert_sum(rg_import *m, const rg_proto_node *node)
 {
     rg_flow sum, x;
-    RG_TRY(rg_import_any(m, node, 0, &sum));
-    for (size_t i = 1; i < node->input_count; i++) {
+    const rg_arithmetic_kind kind = strcmp(node->type, "Max") == 0   ? RG_ARITHMETIC_MAXIMUM
+                                    : strcmp(node->type, "Min") == 0 ? RG_ARITHMETIC_MINIMUM
+                                                                     : RG_ARITHMETIC_ADD;
+    size_t leader = 0;
+    for (size_t i = 1; i < node->input_count; i++)
+        RG_TRY(choose_leader(m, node, leader, i, &leader));
+    RG_TRY(rg_import_any(m, node, leader, &sum));
+    for (size_t i = 0; i < node->input_count; i++) {
         rg_flow next;
-        RG_TRY(rg_import_any(m, node, i, &x));
-        const int32_t a = rg_flow_rank(&sum), b = rg_flow_rank(&x), rank = a > b ? a : b;
-        RG_TRY(rg_flow_widen(m, &sum, rank));
-        RG_TRY(rg_flow_widen(m, &x, rank));
-        RG_TRY(rg_flow_reorder(m, &x, sum.order));
-        RG_TRY(rg_flow_arithmetic(m, RG_ARITHMETIC_ADD, &sum, &x, &next));
+        if (i == leader)
+            continue;
+        RG_TRY(rg_import_beside(m, node, i, &sum, &x));
+        RG_TRY(rg_flow_arithmetic(m, kind, &sum, &x, &next));
         sum = next;
     }
     const double share = 1 / (double)node->input_count;
@@ -153,13 +155,17 @@ rg_status rg_convert_sum(rg_import *m, const rg_proto_node *node)
 
 rg_status rg_convert_pow(rg_import *m, const rg_proto_node *node)
 {
-    double exponent;
     rg_known *number = NULL, *tensor = NULL;
+    const rg_array *array = NULL;
     rg_flow x;
-    RG_CHECK(rg_import_scalar(m, node, 1, &exponent), RG_UNSUPPORTED,
-             "an exponent that is not one constant number is not covered");
     RG_TRY(rg_import_known(m, node, 0, &tensor));
     RG_TRY(rg_import_known(m, node, 1, &number));
+    RG_CHECK(rg_known_is_constant(number) && rg_shape_count(&number->shape[0]) == 1 &&
+                 number->array[0] == number->array[1],
+             RG_UNSUPPORTED, "an exponent that is not one constant number is not covered");
+    RG_TRY(rg_known_array(m, number, 0, &array));
+    const bool integer = rg_type_is_integer(number->type);
+    const double exponent = integer ? (double)rg_array_at(array, 0).i : rg_array_at(array, 0).f;
     RG_CHECK(number->shape[0].rank <= tensor->shape[0].rank && isfinite(exponent), RG_UNSUPPORTED,
              "this exponent is not covered");
     RG_TRY(rg_import_any(m, node, 0, &x));
@@ -186,12 +192,16 @@ rg_status rg_convert_unary(rg_import *m, const rg_proto_node *node)
 static rg_status read_bound(rg_import *m, const rg_proto_node *node, const char *name, size_t input,
                             double *bound)
 {
+    rg_known *known = NULL;
     int32_t count;
     RG_TRY(rg_attribute_float(node, name, bound));
     if (!rg_node_has(node, input))
         return RG_OK;
+    RG_TRY(rg_import_known(m, node, input, &known));
     RG_TRY(rg_import_floats(m, node, input, bound, 1, &count));
+    const bool is_f32 = known->type == RG_ONNX_FLOAT;
     RG_CHECK(count == 1, RG_MALFORMED, "input '%s' is empty", name);
+    *bound = is_f32 ? rg_meant_number((float)*bound) : *bound;
     return RG_OK;
 }
 
@@ -199,9 +209,15 @@ rg_status rg_convert_clip(rg_import *m, const rg_proto_node *node)
 {
     rg_arithmetic_desc desc = rg_arithmetic_desc_default();
     rg_flow x, zero, y;
+    rg_known *known = NULL;
+    RG_TRY(rg_import_known(m, node, 0, &known));
+    RG_CHECK(!rg_type_is_integer(known->type), RG_UNSUPPORTED, "values of type %s are not covered",
+             rg_onnx_type_name(known->type));
     RG_TRY(read_bound(m, node, "min", 1, &desc.minimum));
     RG_TRY(read_bound(m, node, "max", 2, &desc.maximum));
-    RG_CHECK(desc.minimum <= desc.maximum, RG_UNSUPPORTED, "min is above max, or one is NaN");
+    if (desc.minimum > desc.maximum) /* all elements are max then */
+        desc.minimum = desc.maximum;
+    RG_CHECK(desc.minimum <= desc.maximum, RG_UNSUPPORTED, "a bound is NaN");
     RG_TRY(rg_import_any(m, node, 0, &x));
     if (desc.minimum == 0 && desc.maximum > 0 && isfinite(desc.maximum)) {
         RG_TRY(rg_flow_neuron(m, &x, RG_NEURON_RELUN, (const double[]){ 0, desc.maximum }, 2));
@@ -255,7 +271,8 @@ rg_status rg_convert_swish(rg_import *m, const rg_proto_node *node)
 rg_status rg_convert_selu(rg_import *m, const rg_proto_node *node)
 {
     rg_flow x;
-    double alpha = (double)1.67326319217681884765625f, gamma = (double)1.05070102214813232421875f;
+    double alpha = rg_meant_number(1.67326319217681884765625f);
+    double gamma = rg_meant_number(1.05070102214813232421875f);
     RG_TRY(rg_attribute_float(node, "alpha", &alpha));
     RG_TRY(rg_attribute_float(node, "gamma", &gamma));
     RG_TRY(rg_import_any(m, node, 0, &x));
@@ -275,6 +292,24 @@ rg_status rg_convert_celu(rg_import *m, const rg_proto_node *node)
     RG_TRY(rg_flow_neuron(m, &x, RG_NEURON_LINEAR, (const double[]){ 1 / alpha, 0 }, 2));
     RG_TRY(rg_flow_neuron(m, &x, RG_NEURON_ELU, (const double[]){ 1 }, 1));
     RG_TRY(rg_flow_neuron(m, &x, RG_NEURON_LINEAR, (const double[]){ alpha, 0 }, 2));
+    return rg_import_define(m, node, 0, &x);
+}
+
+/* x where it is above alpha, else 0. */
+rg_status rg_convert_threshold(rg_import *m, const rg_proto_node *node)
+{
+    rg_arithmetic_desc desc = rg_arithmetic_desc_default();
+    rg_flow x, number, f;
+    double alpha = 1;
+    RG_TRY(rg_attribute_float(node, "alpha", &alpha));
+    RG_TRY(rg_import_any(m, node, 0, &x));
+    RG_TRY(rg_import_number(m, x.shape[0].dtype, alpha, &number));
+    const rg_flow *inputs[] = { &x, &number };
+    desc.kind = RG_ARITHMETIC_COMPARE;
+    desc.comparison = RG_COMPARE_GREATER;
+    RG_TRY(rg_import_apply(m, "arithmetic", &desc, inputs, 2, &f, 1));
+    RG_TRY(rg_value_stop_gradient(f.value));
+    RG_TRY(rg_flow_arithmetic(m, RG_ARITHMETIC_MASK, &x, &f, &x));
     return rg_import_define(m, node, 0, &x);
 }
 

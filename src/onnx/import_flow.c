@@ -159,6 +159,36 @@ rg_status rg_flow_widen(rg_import *m, rg_flow *flow, int32_t rank)
     return RG_OK;
 }
 
+void rg_flow_order_without(const rg_flow *x, const bool dropped[], int32_t order[])
+{
+    int32_t count = 0, before[RG_MAX_RANK], seen = 0;
+    for (int32_t d = 0; d < rg_flow_rank(x); d++) {
+        before[d] = seen;
+        seen += !dropped[d];
+    }
+    for (int32_t d = 0; d < rg_flow_rank(x); d++) {
+        if (!dropped[x->order[d]])
+            order[count++] = before[x->order[d]];
+    }
+}
+
+rg_status rg_flow_drop(rg_import *m, rg_flow *flow, const bool dropped[])
+{
+    int64_t dims[RG_PROBES][RG_MAX_RANK];
+    int32_t order[RG_MAX_RANK], rank = 0;
+    rg_flow_order_without(flow, dropped, order);
+    for (int32_t d = 0; d < rg_flow_rank(flow); d++) {
+        if (dropped[flow->order[d]])
+            continue;
+        for (int32_t p = 0; p < RG_PROBES; p++)
+            dims[p][rank] = flow->shape[p].dims[d];
+        rank++;
+    }
+    RG_TRY(rg_flow_reshape(m, flow, rank, dims));
+    memcpy(flow->order, order, sizeof(int32_t) * (size_t)rank);
+    return RG_OK;
+}
+
 /* The dimensions longer than 1 in an order; returns how many. */
 static int32_t long_dims(const rg_flow *flow, const int32_t order[], int32_t kept[])
 {
@@ -199,6 +229,43 @@ rg_status rg_flow_reorder(rg_import *m, rg_flow *flow, const int32_t order[])
     }
     memcpy(flow->order, order, sizeof(int32_t) * (size_t)rank);
     return RG_OK;
+}
+
+/* ---- two flows ---- */
+
+void rg_fitting_order(const int32_t order[], int32_t rank, int32_t own, int32_t fitting[])
+{
+    int32_t count = 0;
+    for (int32_t d = 0; d < rank; d++) {
+        if (order[d] >= rank - own)
+            fitting[count++] = order[d] - (rank - own);
+    }
+}
+
+rg_status rg_flow_align(rg_import *m, rg_flow *first, rg_flow *second)
+{
+    const int32_t own = rg_flow_rank(second), mine = rg_flow_rank(first);
+    const int32_t rank = own > mine ? own : mine;
+    RG_TRY(rg_flow_widen(m, first, rank));
+    RG_TRY(rg_flow_widen(m, second, rank));
+    return rg_flow_reorder(m, second, first->order);
+}
+
+rg_status rg_import_beside(rg_import *m, const rg_proto_node *node, size_t input, rg_flow *first,
+                           rg_flow *second)
+{
+    rg_known *other = NULL;
+    int32_t order[RG_MAX_RANK];
+    RG_TRY(rg_import_known(m, node, input, &other));
+    const int32_t own = other->shape[0].rank, mine = rg_flow_rank(first);
+    const int32_t rank = own > mine ? own : mine;
+    RG_TRY(rg_flow_widen(m, first, rank));
+    rg_fitting_order(first->order, rank, own, order);
+    if (other->has_flow || !rg_known_is_constant(other))
+        RG_TRY(rg_import_any(m, node, input, second));
+    else
+        RG_TRY(rg_import_ordered(m, node, input, order, second));
+    return rg_flow_align(m, first, second);
 }
 
 /* ---- ops that several operators use ---- */

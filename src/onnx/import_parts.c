@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Operators along an axis, whatever the order of the dimensions: concatenation, slices, padding,
- * softmax, reductions. */
+ * softmax. */
 #include "onnx/import.h"
 
 #include <retrograde/nodes.h>
@@ -10,16 +10,14 @@
 
 /* ---- concatenation ---- */
 
-enum { MOST_SOURCES = 8 };
-
-static rg_status concat(rg_import *m, const rg_flow x[], int32_t count, int32_t axis, rg_flow *y)
+rg_status rg_flow_concat(rg_import *m, const rg_flow x[], int32_t count, int32_t axis, rg_flow *y)
 {
     rg_concat_desc desc = rg_concat_desc_default();
-    const rg_flow *inputs[MOST_SOURCES];
+    const rg_flow *inputs[RG_MOST_SOURCES];
     for (int32_t i = 0; i < count; i++)
         inputs[i] = &x[i];
     desc.sources = count;
-    desc.axis = axis;
+    desc.axis = rg_flow_axis(&x[0], axis);
     return rg_import_apply(m, "concat", &desc, inputs, count, y, 1);
 }
 
@@ -27,15 +25,15 @@ rg_status rg_convert_concat(rg_import *m, const rg_proto_node *node)
 {
     int64_t axis = 0;
     int32_t along, count = 1;
-    rg_flow x[MOST_SOURCES], y;
+    rg_flow x[RG_MOST_SOURCES], y;
     RG_CHECK(rg_attribute_find(node, "axis") != NULL, RG_MALFORMED, "attribute 'axis' is missing");
     RG_TRY(rg_attribute_int(node, "axis", &axis));
     RG_TRY(rg_import_any(m, node, 0, &x[0]));
     RG_TRY(rg_axis("attribute 'axis'", axis, rg_flow_rank(&x[0]), &along));
-    along = rg_flow_axis(&x[0], along);
     for (size_t i = 1; i < node->input_count; i++) {
-        if (count == MOST_SOURCES) { /* what there is so far becomes the first of the next ones */
-            RG_TRY(concat(m, x, count, along, &y));
+        if (count ==
+            RG_MOST_SOURCES) { /* what there is so far becomes the first of the next ones */
+            RG_TRY(rg_flow_concat(m, x, count, along, &y));
             x[0] = y;
             count = 1;
         }
@@ -46,15 +44,14 @@ rg_status rg_convert_concat(rg_import *m, const rg_proto_node *node)
                  rg_flow_rank(&x[0]));
         RG_TRY(rg_import_ordered(m, node, i, x[0].order, &x[count++]));
     }
-    RG_TRY(concat(m, x, count, along, &y));
+    RG_TRY(rg_flow_concat(m, x, count, along, &y));
     return rg_import_define(m, node, 0, &y);
 }
 
 /* ---- slices ---- */
 
-/* A part of x along one axis of the file. */
-static rg_status cut(rg_import *m, const rg_flow *x, int32_t axis, int64_t start, int64_t length,
-                     int64_t step, rg_flow *y)
+rg_status rg_flow_cut(rg_import *m, const rg_flow *x, int32_t axis, int64_t start, int64_t length,
+                      int64_t step, rg_flow *y)
 {
     rg_slice_desc desc = rg_slice_desc_default();
     const int32_t d = rg_flow_axis(x, axis);
@@ -73,20 +70,43 @@ static int64_t clamped(int64_t value, int64_t length)
     return value < 0 ? 0 : value > length ? length : value;
 }
 
+/* Backwards: elements one by one, joined. */
+static rg_status flip_axis(rg_import *m, rg_flow *x, int32_t axis, int64_t start, int64_t end,
+                           int64_t step)
+{
+    enum { MOST_FLIPPED = 64 };
+    const int32_t d = rg_flow_axis(x, axis);
+    const int64_t length = x->shape[0].dims[d];
+    rg_array indices;
+    int64_t count;
+    RG_CHECK(length == x->shape[1].dims[d], RG_UNSUPPORTED,
+             "a slice of a dimension that depends on the size of the batch is not covered");
+    rg_slice_range(length, step, &start, end, &count);
+    RG_CHECK(count >= 1 && count <= MOST_FLIPPED, RG_UNSUPPORTED,
+             "a step of %lld for %lld elements is not covered; 1 to %d are", (long long)step,
+             (long long)count, MOST_FLIPPED);
+    RG_TRY(rg_array_create(m, RG_ONNX_INT64, 1, &count, false, &indices));
+    for (int64_t i = 0; i < count; i++)
+        indices.data[i].i = start + i * step;
+    return rg_flow_pick(m, &indices, axis, length, x);
+}
+
 static rg_status cut_axis(rg_import *m, rg_flow *x, int32_t axis, int64_t start, int64_t end,
                           int64_t step)
 {
     rg_flow y;
     const int32_t d = rg_flow_axis(x, axis);
     const int64_t length = x->shape[0].dims[d], other = x->shape[1].dims[d];
-    RG_CHECK(step >= 1, RG_UNSUPPORTED, "a step of %lld is not covered", (long long)step);
+    RG_CHECK(step != 0 && step != INT64_MIN, RG_MALFORMED, "a step is 0");
+    if (step < 0)
+        return flip_axis(m, x, axis, start, end, step);
     const int64_t first = clamped(start, length), last = clamped(end, length);
     if (first == 0 && step == 1 && last == length && clamped(end, other) == other)
         return RG_OK;
     RG_CHECK(length == other, RG_UNSUPPORTED,
              "a slice of a dimension that depends on the size of the batch is not covered");
     const int64_t count = last > first ? (last - first - 1) / step + 1 : 0;
-    RG_TRY(cut(m, x, axis, first, count, count > 1 ? step : 1, &y));
+    RG_TRY(rg_flow_cut(m, x, axis, first, count, count > 1 ? step : 1, &y));
     *x = y;
     return RG_OK;
 }
@@ -140,7 +160,7 @@ rg_status rg_convert_split(rg_import *m, const rg_proto_node *node)
         rg_flow y;
         RG_CHECK(parts[i] >= 0 && parts[i] <= length - start, RG_MALFORMED,
                  "the parts do not sum to the length of the axis, %lld", (long long)length);
-        RG_TRY(cut(m, &x, along, start, parts[i], 1, &y));
+        RG_TRY(rg_flow_cut(m, &x, along, start, parts[i], 1, &y));
         RG_TRY(rg_import_define(m, node, (size_t)i, &y));
         start += parts[i];
     }
@@ -198,86 +218,4 @@ rg_status rg_convert_softmax(rg_import *m, const rg_proto_node *node)
     desc.axis = rg_flow_axis(&x, along);
     RG_TRY(rg_flow_apply(m, "softmax", &desc, &x));
     return rg_import_define(m, node, 0, &x);
-}
-
-/* ---- reductions ---- */
-
-/* Removes the reduced dimensions from the order. */
-static void drop_dims(const rg_flow *x, const bool reduced[], rg_flow *y)
-{
-    int32_t count = 0, before[RG_MAX_RANK], seen = 0;
-    for (int32_t d = 0; d < rg_flow_rank(x); d++) {
-        before[d] = seen;
-        seen += !reduced[d];
-    }
-    for (int32_t d = 0; d < rg_flow_rank(x); d++) {
-        if (!reduced[x->order[d]])
-            y->order[count++] = before[x->order[d]];
-    }
-}
-
-static rg_reduce_kind reduction_of(const char *type)
-{
-    static const struct {
-        const char *type;
-        rg_reduce_kind kind;
-    } kinds[] = { { "ReduceSum", RG_REDUCE_SUM },
-                  { "ReduceMean", RG_REDUCE_MEAN },
-                  { "ReduceMin", RG_REDUCE_MIN },
-                  { "ReduceMax", RG_REDUCE_MAX },
-                  { "ArgMin", RG_REDUCE_ARG_MIN } };
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (strcmp(kinds[i].type, type) == 0)
-            return kinds[i].kind;
-    }
-    return RG_REDUCE_ARG_MAX;
-}
-
-static rg_status read_axes(rg_import *m, const rg_proto_node *node, int64_t axes[], int32_t *count)
-{
-    if (node->type[0] == 'R')
-        return rg_import_list(m, node, "axes", 1, axes, count);
-    bool last = false;
-    axes[0] = 0;
-    *count = 1;
-    RG_TRY(rg_attribute_bool(node, "select_last_index", &last));
-    RG_CHECK(!last, RG_UNSUPPORTED, "select_last_index = 1 is not covered");
-    return rg_attribute_int(node, "axis", &axes[0]);
-}
-
-rg_status rg_convert_reduce(rg_import *m, const rg_proto_node *node)
-{
-    rg_reduce_desc desc = rg_reduce_desc_default();
-    int64_t axes[RG_MAX_RANK];
-    int32_t count;
-    bool reduced[RG_MAX_RANK] = { false }, noop = false;
-    rg_flow x, y;
-    RG_TRY(rg_attribute_bool(node, "keepdims", &desc.keep_dims));
-    RG_TRY(rg_attribute_bool(node, "noop_with_empty_axes", &noop));
-    RG_TRY(read_axes(m, node, axes, &count));
-    RG_TRY(rg_import_any(m, node, 0, &x));
-    desc.kind = reduction_of(node->type);
-    if (count <= 0 && noop) {
-        RG_TRY(rg_flow_neuron(m, &x, RG_NEURON_NONE, NULL, 0));
-        return rg_import_define(m, node, 0, &x);
-    }
-    for (int32_t d = 0; d < rg_flow_rank(&x); d++)
-        reduced[d] = count <= 0;
-    for (int32_t i = 0; i < count; i++) {
-        int32_t axis = 0;
-        RG_TRY(rg_axis("an axis", axes[i], rg_flow_rank(&x), &axis));
-        reduced[axis] = true;
-    }
-    for (int32_t d = 0; d < rg_flow_rank(&x) && count > 0; d++) {
-        if (reduced[d])
-            desc.dims[desc.dims_count++] = rg_flow_axis(&x, d);
-    }
-    for (int32_t d = 0; d < rg_flow_rank(&x) && desc.kind >= RG_REDUCE_MIN; d++)
-        RG_CHECK(x.shape[0].dims[d] > 0, RG_UNSUPPORTED,
-                 "the result of no elements is not covered");
-    const rg_flow *input = &x;
-    RG_TRY(rg_import_apply(m, "reduce", &desc, &input, 1, &y, 1));
-    if (!desc.keep_dims)
-        drop_dims(&x, reduced, &y);
-    return rg_import_define(m, node, 0, &y);
 }

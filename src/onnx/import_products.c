@@ -97,6 +97,33 @@ static rg_status take_stack(rg_import *m, const rg_proto_node *node, size_t inpu
     return RG_OK;
 }
 
+/* A vector in front is a row, one behind a column; the dimension of 1 is left out in the end. */
+static rg_status with_vector(rg_import *m, const rg_proto_node *node)
+{
+    rg_matmul_desc desc = rg_matmul_desc_default();
+    rg_flow x[2], y;
+    const rg_flow *inputs[] = { &x[0], &x[1] };
+    bool dropped[RG_MAX_RANK] = { false }, vector[2];
+    for (size_t i = 0; i < 2; i++) {
+        int64_t dims[RG_PROBES][RG_MAX_RANK];
+        RG_TRY(rg_import_plain(m, node, i, &x[i]));
+        vector[i] = rg_flow_rank(&x[i]) == 1;
+        RG_CHECK(rg_flow_rank(&x[i]) > 0, RG_MALFORMED, "input %zu is a number", i);
+        for (int32_t p = 0; p < RG_PROBES; p++) {
+            dims[p][i] = 1; /* (1, k) and (k, 1) */
+            dims[p][1 - i] = x[i].shape[p].dims[0];
+        }
+        if (vector[i])
+            RG_TRY(rg_flow_reshape(m, &x[i], 2, dims));
+    }
+    RG_TRY(rg_import_apply(m, "matmul", &desc, inputs, 2, &y, 1));
+    rg_flow_plain_order(&y);
+    dropped[rg_flow_rank(&y) - 2] = vector[0];
+    dropped[rg_flow_rank(&y) - 1] = vector[1];
+    RG_TRY(rg_flow_drop(m, &y, dropped));
+    return rg_import_define(m, node, 0, &y);
+}
+
 rg_status rg_convert_matmul(rg_import *m, const rg_proto_node *node)
 {
     rg_known *a = NULL, *b = NULL;
@@ -105,8 +132,8 @@ rg_status rg_convert_matmul(rg_import *m, const rg_proto_node *node)
     bool swapped = false;
     RG_TRY(rg_import_known(m, node, 0, &a));
     RG_TRY(rg_import_known(m, node, 1, &b));
-    RG_CHECK(a->shape[0].rank >= 2 && b->shape[0].rank >= 2, RG_UNSUPPORTED,
-             "a product with a vector is not covered");
+    if (a->shape[0].rank < 2 || b->shape[0].rank < 2)
+        return with_vector(m, node);
     if (b->shape[0].rank == 2) {
         rg_dense_desc desc = rg_dense_desc_default();
         RG_TRY(rg_import_plain(m, node, 0, &x));

@@ -15,13 +15,41 @@ rg_status rg_convert_identity(rg_import *m, const rg_proto_node *node)
     return rg_import_define_same(m, node, 0, known);
 }
 
+/* CastLike of a constant to the type of a value. */
+static rg_status cast_constant(rg_import *m, const rg_proto_node *node, const rg_known *known,
+                               int32_t to)
+{
+    const rg_array like = { .type = to };
+    const rg_array *x[2] = { NULL, &like };
+    rg_array *y[RG_PROBES];
+    for (int32_t p = 0; p < RG_PROBES; p++) {
+        RG_TRY(rg_known_array(m, known, p, &x[0]));
+        RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *y[p], &y[p]));
+        RG_TRY(rg_fold_cast(m, node, x, y[p]));
+    }
+    return rg_import_define_array(m, node->outputs[0], y[0],
+                                  known->array[0] == known->array[1] ? y[0] : y[1]);
+}
+
 rg_status rg_convert_cast(rg_import *m, const rg_proto_node *node)
 {
     int64_t to = RG_ONNX_UNDEFINED;
     rg_known *known = NULL;
     RG_TRY(rg_attribute_int(node, "to", &to));
+    if (strcmp(node->type, "CastLike") == 0) {
+        RG_TRY(rg_import_known(m, node, 1, &known));
+        to = known->type;
+    }
     RG_TRY(rg_import_known(m, node, 0, &known));
-    RG_CHECK(to == known->type, RG_UNSUPPORTED, "a conversion from %s to %s is not covered",
+    if (to != known->type && rg_known_is_constant(known) && !known->trained && !known->has_flow)
+        return cast_constant(m, node, known, (int32_t)to);
+    if (known->type == RG_ONNX_BOOL && known->has_flow && to > 0 && to <= RG_ONNX_BFLOAT16 &&
+        (to == rg_onnx_type_of(known->flow.shape[0].dtype) ||
+         (m->options.has_dtype && !rg_type_is_integer((int32_t)to))))
+        return rg_import_define(m, node, 0, &known->flow); /* 1 or 0 as it is */
+    const bool one = m->options.has_dtype && !rg_type_is_integer(known->type) && to > 0 &&
+                     to <= RG_ONNX_BFLOAT16 && !rg_type_is_integer((int32_t)to);
+    RG_CHECK(to == known->type || one, RG_UNSUPPORTED, "a conversion from %s to %s is not covered",
              rg_onnx_type_name(known->type),
              rg_onnx_type_name(to >= 0 && to < 64 ? (int32_t)to : -1));
     return rg_import_define_same(m, node, 0, known);

@@ -40,7 +40,7 @@ static rg_status take_attributes(rg_import *m, const rg_proto_node *node, given 
             break;
         case RG_PROTO_FLOAT:
             RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *numbers, &numbers));
-            numbers[0] = (double)a->f;
+            numbers[0] = rg_meant_number(a->f);
             to->floats = numbers;
             break;
         case RG_PROTO_FLOATS:
@@ -252,30 +252,6 @@ rg_status rg_convert_table(rg_import *m, const rg_proto_node *node)
     rg_onnx_call *call = NULL;
     RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *call, &call));
     RG_TRY(rg_import_call(m, node, call));
-    return rg_import_run_call(m, node, call);
-}
-
-/* Resize by scales that do not give whole pixels, and of an axis to one pixel: where some grids
- * depend on more than the op knows. */
-rg_status rg_convert_resize(rg_import *m, const rg_proto_node *node)
-{
-    rg_onnx_call *call = NULL;
-    rg_known *known = NULL;
-    const char *grid = "half_pixel";
-    RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *call, &call));
-    RG_TRY(rg_import_call(m, node, call));
-    RG_TRY(rg_import_known(m, node, 0, &known));
-    RG_TRY(rg_attribute_text(node, "coordinate_transformation_mode", &grid));
-    const rg_upsample_desc *desc = (const rg_upsample_desc *)call->desc;
-    for (int32_t i = 0; i < 2 && known->shape[0].rank == 4; i++) {
-        const double length = (double)known->shape[0].dims[2 + i] * desc->scale[i];
-        const int64_t output = desc->output[i] > 0 ? desc->output[i] : (int64_t)length;
-        RG_CHECK(strcmp(grid, "pytorch_half_pixel") != 0 || output > 1, RG_UNSUPPORTED,
-                 "pytorch_half_pixel to one pixel is not covered");
-        RG_CHECK(strcmp(grid, "align_corners") != 0 || desc->output[i] > 0 ||
-                     length == (double)(int64_t)length,
-                 RG_UNSUPPORTED, "align_corners to a part of a pixel is not covered");
-    }
     return rg_import_run_call(m, node, call);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Upsample of operator sets 7 to 9; Resize, which replaced it, is in the table of operators. */
+/* Resize, and Upsample of operator sets 7 to 9. */
 #include "onnx/import.h"
 
 #include <retrograde/nodes.h>
@@ -31,5 +31,42 @@ rg_status rg_convert_upsample(rg_import *m, const rg_proto_node *node)
     memcpy(desc.scale, scales + 2, sizeof desc.scale);
     RG_TRY(rg_import_channels_last(m, node, 0, &x));
     RG_TRY(rg_flow_apply(m, "upsample", &desc, &x));
+    return rg_import_define(m, node, 0, &x);
+}
+
+/* The first pixel along each axis of the image that has one pixel in the result: what
+ * pytorch_half_pixel takes there. */
+static rg_status take_first(rg_import *m, rg_upsample_desc *desc, rg_flow *x)
+{
+    for (int32_t i = 0; i < 2; i++) {
+        rg_flow first;
+        const double length = (double)x->shape[0].dims[1 + i] * desc->scale[i];
+        const int64_t output = desc->output[i] > 0 ? desc->output[i] : (int64_t)length;
+        if (output != 1 || x->shape[0].dims[1 + i] < 1)
+            continue;
+        RG_TRY(rg_flow_cut(m, x, 2 + i, 0, 1, 1, &first));
+        *x = first;
+        desc->output[i] = 1;
+        desc->scale[i] = 1;
+    }
+    return RG_OK;
+}
+
+rg_status rg_convert_resize(rg_import *m, const rg_proto_node *node)
+{
+    rg_onnx_call *call = NULL;
+    rg_known *known = NULL;
+    const char *grid = "half_pixel";
+    rg_flow x;
+    RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *call, &call));
+    RG_TRY(rg_import_call(m, node, call));
+    RG_TRY(rg_import_known(m, node, 0, &known));
+    RG_TRY(rg_attribute_text(node, "coordinate_transformation_mode", &grid));
+    if (known->shape[0].rank != 4 || strcmp(grid, "pytorch_half_pixel") != 0)
+        return rg_import_run_call(m, node, call);
+    rg_upsample_desc *desc = (rg_upsample_desc *)call->desc;
+    RG_TRY(rg_import_channels_last(m, node, 0, &x));
+    RG_TRY(take_first(m, desc, &x));
+    RG_TRY(rg_flow_apply(m, "upsample", desc, &x));
     return rg_import_define(m, node, 0, &x);
 }

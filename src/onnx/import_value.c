@@ -129,6 +129,7 @@ static rg_status dtype_of(const rg_import *m, const rg_known *known, rg_dtype *d
 static rg_status make_flow(rg_import *m, rg_known *known, const int32_t order[])
 {
     rg_dtype dtype;
+    RG_CHECK(known->kind != RG_KNOWN_ERF, RG_UNSUPPORTED, "%s", RG_ERF_TEXT);
     RG_TRY(dtype_of(m, known, &dtype));
     const bool source = known->kind == RG_KNOWN_SOURCE;
     RG_CHECK(source || same_shapes(known), RG_UNSUPPORTED,
@@ -217,19 +218,33 @@ rg_status rg_import_define_same(rg_import *m, const rg_proto_node *node, size_t 
     return rg_names_add(&m->names, name, known);
 }
 
+rg_status rg_import_name(rg_import *m, const char **name)
+{
+    char text[64], *made;
+    snprintf(text, sizeof text, "retrograde.constant%d", m->made++);
+    RG_TRY(rg_arena_text(&m->network->arena, text, strlen(text), &made));
+    *name = made;
+    return RG_OK;
+}
+
+rg_status rg_import_constant(rg_import *m, const rg_array *array, const int32_t order[],
+                             rg_flow *flow)
+{
+    const char *name;
+    rg_known *known = NULL;
+    RG_TRY(rg_import_name(m, &name));
+    RG_TRY(rg_import_define_array(m, name, array, array));
+    known = rg_names_find(&m->names, name);
+    RG_TRY(make_flow(m, known, order));
+    *flow = known->flow;
+    return RG_OK;
+}
+
 rg_status rg_import_number(rg_import *m, rg_dtype dtype, double number, rg_flow *flow)
 {
-    char text[64], *name;
     rg_array *array = NULL;
-    rg_known *known = NULL;
-    snprintf(text, sizeof text, "retrograde.constant%d", m->made++);
-    RG_TRY(rg_arena_text(&m->network->arena, text, strlen(text), &name));
     RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *array, &array));
     RG_TRY(rg_array_create(m, rg_onnx_type_of(dtype), 0, NULL, false, array));
     array->data[0].f = number;
-    RG_TRY(rg_import_define_array(m, name, array, array));
-    known = rg_names_find(&m->names, name);
-    RG_TRY(make_flow(m, known, (const int32_t[]){ 0 }));
-    *flow = known->flow;
-    return RG_OK;
+    return rg_import_constant(m, array, (const int32_t[]){ 0 }, flow);
 }
