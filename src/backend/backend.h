@@ -173,6 +173,9 @@ typedef struct rg_backend {
     rg_status (*queue_open)(void *context, void **queue);
     /* A queue over a stream of the caller; NULL: the backend has none. */
     rg_status (*queue_wrap)(void *context, void *stream, void **queue);
+    /* Runs the entries of a submission that belongs to no queue at once, on the calling thread and
+     * those of the device; NULL: the backend cannot. */
+    void (*run)(void *context, rg_backend_submission *submission);
     void (*queue_close)(void *queue); /* nothing is pending: every submission keeps its queue */
     /* Takes the submission; it runs after all submitted before it. */
     void (*submit)(void *queue, rg_backend_submission *submission);

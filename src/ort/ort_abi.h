@@ -19,6 +19,7 @@ typedef struct ort_domain ort_domain;
 typedef struct ort_kernel_info ort_kernel_info;
 typedef struct ort_context ort_context;
 typedef struct ort_value ort_value;
+typedef struct ort_type_info ort_type_info;
 typedef struct ort_shape ort_shape; /* type and shape of a tensor */
 
 typedef enum ort_code { ORT_FAIL = 1, ORT_INVALID_ARGUMENT = 2, ORT_NOT_IMPLEMENTED = 9 } ort_code;
@@ -51,6 +52,7 @@ enum {
     ORT_DOMAIN_ADD = 27,
     ORT_ADD_DOMAIN = 28,
     ORT_TENSOR_DATA = 51,
+    ORT_TYPE_SHAPE = 55,
     ORT_SHAPE_TYPE = 60,
     ORT_SHAPE_RANK = 61,
     ORT_SHAPE_DIMS = 62,
@@ -63,10 +65,12 @@ enum {
     ORT_INPUT = 90,
     ORT_OUTPUT = 91,
     ORT_RELEASE_STATUS = 93,
+    ORT_RELEASE_TYPE = 98,
     ORT_RELEASE_SHAPE = 99,
     ORT_RELEASE_DOMAIN = 101,
     ORT_ATTRIBUTE_INTS = 163,
     ORT_GPU_STREAM = 193,
+    ORT_OUTPUT_TYPE = 235,
     ORT_PARALLEL_FOR = 274
 };
 

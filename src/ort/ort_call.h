@@ -143,6 +143,27 @@ static inline void ort_release_shape(const ort_api *api, ort_shape *shape)
     ORT_CALL(api, ORT_RELEASE_SHAPE, void, (ort_shape *), shape);
 }
 
+/* The type of output `index` of a node that is being created. */
+static inline ort_status *ort_output_type(const ort_api *api, const ort_kernel_info *info,
+                                          size_t index, ort_type_info **type)
+{
+    return ORT_CALL(api, ORT_OUTPUT_TYPE, ort_status *,
+                    (const ort_kernel_info *, size_t, ort_type_info **), info, index, type);
+}
+
+/* *shape: NULL for what is no tensor; it lives as long as the type. */
+static inline ort_status *ort_type_shape(const ort_api *api, const ort_type_info *type,
+                                         const ort_shape **shape)
+{
+    return ORT_CALL(api, ORT_TYPE_SHAPE, ort_status *, (const ort_type_info *, const ort_shape **),
+                    type, shape);
+}
+
+static inline void ort_release_type(const ort_api *api, ort_type_info *type)
+{
+    ORT_CALL(api, ORT_RELEASE_TYPE, void, (ort_type_info *), type);
+}
+
 static inline ort_status *ort_gpu_stream(const ort_api *api, const ort_context *context,
                                          void **stream)
 {

@@ -6,6 +6,9 @@
 
 #include "operators/onnx_node.h"
 #include "ort/ort_abi.h"
+#include "ort/ort_native.h"
+
+#include <pthread.h>
 
 /* What is registered: an operator for one type of elements on one kind of device. */
 typedef struct ort_entry {
@@ -14,14 +17,94 @@ typedef struct ort_entry {
     ort_type type;
     bool cuda;
     bool direct; /* the gradient of one op, all tensors as the op has them */
+    bool native; /* native kernels alone compute it */
+    uint32_t domains;
     int32_t input_count, output_count;
     rg_onnx_tensor inputs[RG_ONNX_TENSORS], outputs[RG_ONNX_TENSORS];
 } ort_entry;
+
+enum { RG_ORT_ATTRIBUTES = 16, RG_ORT_TEXT = 64 };
+
+/* Launches for one set of shapes, with what they are to point to. */
+enum { RG_ORT_ENTRIES = 2048, RG_ORT_POINTERS = 16, RG_ORT_HEAP = 16384 };
+typedef struct rg_ort_pointer {
+    size_t at, offset;
+    int32_t tensor; /* -1: into the heap */
+} rg_ort_pointer;
+typedef struct rg_ort_prepared {
+    rg_tensor_desc shapes[2]; /* of the inputs */
+    _Alignas(16) char entries[RG_ORT_ENTRIES];
+    size_t size, heap_size; /* size 0: there are none */
+    rg_ort_pointer pointers[RG_ORT_POINTERS];
+    int32_t pointer_count;
+} rg_ort_prepared;
+
+/* A node of a session. */
+typedef struct rg_ort_node {
+    const ort_entry *registered;
+    const ort_api *api;
+    rg_device *device;
+    int32_t attribute_count;
+    rg_attribute attributes[RG_ORT_ATTRIBUTES];
+    rg_onnx_spec names[RG_ORT_ATTRIBUTES];
+    int64_t ints[RG_ORT_ATTRIBUTES][RG_ONNX_VALUES];
+    double floats[RG_ORT_ATTRIBUTES];
+    char texts[RG_ORT_ATTRIBUTES][RG_ORT_TEXT];
+    rg_operator *general; /* NULL: the gradient of one op, or a native kernel alone */
+
+    /* What native kernels read of the attributes; ort_native.c. */
+    const struct rg_ort_native *native; /* NULL: none */
+    int64_t axis;
+    rg_ort_pool_args pool;
+    int64_t after[2]; /* padding */
+    int64_t shape[RG_ONNX_VALUES];
+    int32_t shape_rank, reduction; /* reduction: none, sum, mean */
+    rg_ort_loss_args loss;
+    rg_ort_update_args update;
+
+    pthread_mutex_t
+        lock; /* of what follows: the last kernel and the last stream, to be used again */
+    rg_kernel *kernel;
+    _Alignas(16) char desc[RG_MAX_DESC]; /* of `kernel` */
+    rg_queue *queue;
+    void *stream; /* of `queue`, on a GPU */
+    rg_ort_prepared prepared;
+} rg_ort_node;
+
+/* A computation: tensors of the runtime as ours. */
+typedef struct rg_ort_computation {
+    rg_ort_node *k;
+    ort_context *context;
+    uint32_t given; /* bit i: input i is there */
+    rg_tensor_desc shapes[RG_ONNX_TENSORS];
+    void *data[RG_ONNX_TENSORS];
+    rg_tensor *inputs[RG_ONNX_TENSORS], *outputs[RG_ONNX_TENSORS];
+    bool stands;        /* inputs and outputs are stand-ins */
+    ort_status *status; /* of the runtime, where it refused something */
+} rg_ort_computation;
+
+#define ORT_TRY(c, call)                                                   \
+    do {                                                                   \
+        (c)->status = (call);                                              \
+        if ((c)->status != NULL)                                           \
+            return rg_fail(RG_UNSUPPORTED, "ONNX Runtime refused a call"); \
+    } while (0)
+
+/* The memory of a result; NULL if the node has none. */
+rg_status rg_ort_output(rg_ort_computation *c, int32_t i, const rg_tensor_desc *desc, void **data);
+
+/* Reads what native kernels need of the attributes. */
+rg_status rg_ort_native_prepare(rg_ort_node *node);
+/* Computes the node on the runtime's memory if there is a kernel for it; *done: there was. */
+rg_status rg_ort_native_run(rg_ort_computation *c, bool *done);
 
 ort_status *rg_ort_create_kernel(const ort_custom_op *op, const ort_api *api,
                                  const ort_kernel_info *info, void **kernel);
 ort_status *rg_ort_compute(void *kernel, ort_context *context);
 void rg_ort_destroy_kernel(void *kernel);
+
+/* The runtime's status for a failure of ours, with its sentence. */
+ort_status *rg_ort_fail(const ort_api *api, rg_status status);
 
 /* The device of operators: opened with the first, and kept. */
 rg_status rg_ort_device(bool cuda, rg_device **device);

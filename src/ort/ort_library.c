@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* The library that ONNX Runtime loads: registers gradient operators, one for each type of elements,
  * in the runtime's own domain and in one of ours. */
+#include "backend/kernel_lists.h"
 #include "ort/ort_call.h"
 #include "ort/ort_kernel.h"
 
@@ -9,30 +10,65 @@
 #include <pthread.h>
 #include <string.h>
 
-/* Operators that are registered; those before the first NULL are the gradient of one op. */
-static const char *const names[] = { "SoftmaxGrad",
-                                     "SoftmaxGrad_13",
-                                     "LogSoftmaxGrad",
-                                     "LogSoftmaxGrad_13",
-                                     "ReluGrad",
-                                     "LeakyReluGrad",
-                                     "SigmoidGrad",
-                                     "TanhGrad",
-                                     "GeluGrad",
-                                     "FastGeluGrad",
-                                     "QuickGeluGrad",
-                                     NULL,
-                                     "ConvGrad",
-                                     "MaxPoolGrad",
-                                     "AveragePoolGrad",
-                                     "BatchNormalizationGrad",
-                                     "LayerNormalizationGrad",
-                                     "SoftmaxCrossEntropyLossGrad",
-                                     "DropoutGrad",
-                                     "DivGrad",
-                                     "SliceGrad" };
+#define RG_CPU_TABLES_ort(TABLE, real, isa) \
+    TABLE(ort_norm, real, isa) TABLE(ort_scatter, real, isa) TABLE(ort_loss, real, isa)
+#define RG_CUDA_TABLES_ort(TABLE)
+RG_KERNELS_DEFINE(ort)
+
+/* In which domains an operator is: ONNX Runtime's, ours, and that of ONNX, where the training build
+ * has gradients of pooling. */
+enum { RUNTIME = 1, OURS = 2, ONNX = 4 };
+
+/* Operators that are registered. */
+static const struct {
+    const char *name;
+    uint32_t domains;
+    bool direct; /* the gradient of one op */
+} names[] = { { "SoftmaxGrad", RUNTIME | OURS, true },
+              { "SoftmaxGrad_13", RUNTIME | OURS, true },
+              { "LogSoftmaxGrad", RUNTIME | OURS, true },
+              { "LogSoftmaxGrad_13", RUNTIME | OURS, true },
+              { "ReluGrad", RUNTIME | OURS, true },
+              { "LeakyReluGrad", RUNTIME | OURS, true },
+              { "SigmoidGrad", RUNTIME | OURS, true },
+              { "TanhGrad", RUNTIME | OURS, true },
+              { "GeluGrad", RUNTIME | OURS, true },
+              { "FastGeluGrad", RUNTIME | OURS, true },
+              { "QuickGeluGrad", RUNTIME | OURS, true },
+              { "ConvGrad", RUNTIME | OURS, false },
+              { "MaxPoolGrad", RUNTIME | OURS | ONNX, false },
+              { "AveragePoolGrad", RUNTIME | OURS | ONNX, false },
+              { "BatchNormalizationGrad", RUNTIME | OURS, false },
+              { "LayerNormalizationGrad", RUNTIME | OURS, false },
+              { "SoftmaxCrossEntropyLossGrad", RUNTIME | OURS, false },
+              { "DropoutGrad", RUNTIME | OURS, false },
+              { "DivGrad", RUNTIME | OURS, false },
+              { "SliceGrad", RUNTIME | OURS, false },
+              { "GatherGrad", RUNTIME | OURS, false },
+              { "InPlaceAccumulatorV2", RUNTIME | OURS, false },
+              { "SGDOptimizerV2", OURS, false },
+              { "AdamWOptimizer", OURS, false } };
+
+/* Those that native kernels alone compute, described as in the table of ONNX's operators. The
+ * optimizers take one parameter: operators of a library cannot have sequences of tensors. */
+static const rg_onnx_operator natives[] = {
+    { "GatherGrad", "com.microsoft", &rg_op_slice, true, "", "shape indices dY", "dX", "axis:int=0",
+      NULL, NULL },
+    { "InPlaceAccumulatorV2", "com.microsoft", &rg_op_slice, true, "",
+      "accumulation_buffer value overwrite_flag?", "updated_flag accumulation_buffer_out", "", NULL,
+      NULL },
+    { "SGDOptimizerV2", "org.retrograde", &rg_op_slice, true, "", "learning_rate weight gradient",
+      "new_weight", "", NULL, NULL },
+    { "AdamWOptimizer", "org.retrograde", &rg_op_slice, true, "",
+      "learning_rate step weight gradient moment_1 moment_2",
+      "new_weight new_moment_1 new_moment_2",
+      "alpha:float=0.9 beta:float=0.999 epsilon:float=1e-8 weight_decay:float=1e-2 "
+      "adam_mode:int=0 correct_bias:int=1",
+      NULL, NULL },
+};
+
 static const ort_type types[] = { ORT_FLOAT, ORT_DOUBLE, ORT_FLOAT16, ORT_BFLOAT16 };
-static const char *const domains[] = { "com.microsoft", "org.retrograde" };
+static const char *const domains[] = { "com.microsoft", "org.retrograde", "" }; /* by bits */
 
 enum {
     NAMES = sizeof names / sizeof names[0],
@@ -68,10 +104,13 @@ static ort_type type_of(const rg_onnx_tensor *tensor, ort_type data)
     static const struct {
         const char *name;
         ort_type type;
-    } others[] = { { "Indices", ORT_INT64 },     { "label", ORT_INT64 }, { "shape", ORT_INT64 },
-                   { "starts", ORT_INT64 },      { "ends", ORT_INT64 },  { "axes", ORT_INT64 },
-                   { "steps", ORT_INT64 },       { "mask", ORT_BOOL },   { "ratio", ORT_FLOAT },
-                   { "training_mode", ORT_BOOL } };
+    } others[] = {
+        { "Indices", ORT_INT64 },       { "label", ORT_INT64 },         { "shape", ORT_INT64 },
+        { "starts", ORT_INT64 },        { "ends", ORT_INT64 },          { "axes", ORT_INT64 },
+        { "steps", ORT_INT64 },         { "mask", ORT_BOOL },           { "ratio", ORT_FLOAT },
+        { "training_mode", ORT_BOOL },  { "indices", ORT_INT64 },       { "step", ORT_INT64 },
+        { "learning_rate", ORT_FLOAT }, { "overwrite_flag", ORT_BOOL }, { "updated_flag", ORT_BOOL }
+    };
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (strcmp(others[i].name, tensor->name) == 0)
             return others[i].type;
@@ -130,7 +169,7 @@ static int get_last_version(const ort_custom_op *op)
 
 /* ---- registration ---- */
 
-static void add_entry(const rg_onnx_operator *found, ort_type type, bool cuda, bool direct)
+static void add_entry(const rg_onnx_operator *found, int number, ort_type type, bool cuda)
 {
     ort_entry *e = &entries[entry_count++];
     *e = (ort_entry){ .op = { .version = ORT_API_VERSION,
@@ -151,10 +190,28 @@ static void add_entry(const rg_onnx_operator *found, ort_type type, bool cuda, b
                       .entry = found,
                       .type = type,
                       .cuda = cuda,
-                      .direct = direct };
+                      .direct = names[number].direct,
+                      .native =
+                          found->convert == NULL && found->run == NULL && found->op == &rg_op_slice,
+                      .domains = names[number].domains };
     const void *defaults = found->op->desc.defaults;
     e->input_count = rg_onnx_tensors(found, defaults, found->inputs, e->inputs);
     e->output_count = rg_onnx_tensors(found, defaults, found->outputs, e->outputs);
+}
+
+static const rg_onnx_operator *find(const char *name)
+{
+    for (size_t i = 0; i < sizeof natives / sizeof natives[0]; i++) {
+        if (strcmp(natives[i].name, name) == 0)
+            return &natives[i];
+    }
+    return rg_onnx_find(name);
+}
+
+/* Sums of gathered rows are made in the result, which 16 bits do not hold. */
+static bool has_type(const char *name, ort_type type)
+{
+    return strcmp(name, "GatherGrad") != 0 || type == ORT_FLOAT || type == ORT_DOUBLE;
 }
 
 /* Operators of a GPU only where there is one. */
@@ -162,21 +219,23 @@ static void make_entries(void)
 {
     char device[64];
     const bool cuda = rg_device_list(1, device, sizeof device) == RG_OK;
-    bool direct = true;
     for (int i = 0; i < NAMES; i++) {
-        const rg_onnx_operator *found = names[i] != NULL ? rg_onnx_find(names[i]) : NULL;
-        direct = direct && names[i] != NULL;
-        for (int t = 0; found != NULL && t < TYPES * (cuda && direct ? 2 : 1); t++)
-            add_entry(found, types[t % TYPES], t >= TYPES, direct);
+        const rg_onnx_operator *found = find(names[i].name);
+        for (int t = 0; found != NULL && t < TYPES * (cuda && names[i].direct ? 2 : 1); t++) {
+            if (has_type(names[i].name, types[t % TYPES]))
+                add_entry(found, i, types[t % TYPES], t >= TYPES);
+        }
     }
 }
 
-static ort_status *add_domain(const ort_api *api, ort_session_options *options, const char *name)
+static ort_status *add_domain(const ort_api *api, ort_session_options *options, int number)
 {
     ort_domain *domain = NULL;
-    ort_status *status = ort_create_domain(api, name, &domain);
-    for (int32_t i = 0; i < entry_count && status == NULL; i++)
-        status = ort_domain_add(api, domain, &entries[i].op);
+    ort_status *status = ort_create_domain(api, domains[number], &domain);
+    for (int32_t i = 0; i < entry_count && status == NULL; i++) {
+        if (entries[i].domains >> number & 1)
+            status = ort_domain_add(api, domain, &entries[i].op);
+    }
     if (status == NULL)
         return ort_add_domain(api, options, domain);
     if (domain != NULL)
@@ -200,6 +259,6 @@ ort_status *RegisterCustomOps(ort_session_options *options, const ort_api_base *
     pthread_once(&once, make_entries);
     ort_status *status = NULL;
     for (int i = 0; i < DOMAINS && status == NULL; i++)
-        status = add_domain(api, options, domains[i]);
+        status = add_domain(api, options, i);
     return status;
 }

@@ -212,6 +212,11 @@ static void run_submission(void *owner, rg_backend_submission *submission)
     rg_arithmetic_restore(old);
 }
 
+static void cpu_run(void *context, rg_backend_submission *submission)
+{
+    run_submission(((cpu_device *)context)->thread_pool, submission);
+}
+
 /* ---- queues: a fifo each ---- */
 
 static rg_status cpu_queue_open(void *context, void **queue)
@@ -265,6 +270,7 @@ const rg_backend rg_backend_cpu = {
     .release = cpu_release,
     .copy = cpu_copy,
     .find = cpu_find,
+    .run = cpu_run,
     .queue_open = cpu_queue_open,
     .queue_close = cpu_queue_close,
     .submit = cpu_submit,

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Gradients that put elements of dy in their places, on memory of ONNX Runtime: pooling, slices,
+ * gathered rows. Sums are made in dx, so those of 16 bits have other kernels. */
+#include "backend/cpu/kernel.h"
+#include "ort/ort_native.h"
+
+RG_INLINE void clear(void *data, int64_t first, int64_t count, const rg_dtype T)
+{
+    memset(at_out(data, first, T), 0, (size_t)count * (size_t)(vbytes(T) / VLEN));
+}
+
+/* ---- pooling ---- */
+
+static void max_pool(const void *args, int64_t begin, int64_t end)
+{
+    const rg_ort_pool_args *k = args;
+    const int64_t in = k->in[0] * k->in[1], out = k->out[0] * k->out[1];
+    for (int64_t plane = begin; plane < end; plane++) {
+        const real *dy = (const real *)k->dy + plane * out;
+        real *dx = (real *)k->dx + plane * in;
+        const int64_t *indices = k->indices + plane * out, first = plane * in;
+        uint64_t outside = 0;
+        clear(k->dx, first, in, RG_REAL);
+        for (int64_t i = 0; i < out; i++) {
+            const uint64_t to = (uint64_t)(indices[i] - first);
+            if (to < (uint64_t)in)
+                dx[to] += dy[i];
+            else
+                outside = 1;
+        }
+        if (outside)
+            __atomic_store_n(k->fault, 1, __ATOMIC_RELAXED);
+    }
+}
+
+/* The pixels of window `i` that are in the image: from *first to *last - 1. */
+RG_INLINE int64_t inside(const rg_ort_pool_args *k, int axis, int64_t i, int64_t *first,
+                         int64_t *last)
+{
+    const int64_t start = i * k->stride[axis] - k->before[axis], stop = start + k->window[axis];
+    *first = start > 0 ? start : 0;
+    *last = least(stop, k->in[axis]);
+    return *last > *first ? *last - *first : 0;
+}
+
+/* The sum over windows of a row of dy, spread along a row of dx. */
+RG_INLINE void spread_row(const rg_ort_pool_args *k, const real *dy, int64_t rows, real *row)
+{
+    memset(row, 0, (size_t)k->in[1] * sizeof *row);
+    for (int64_t i = 0; i < k->out[1]; i++) {
+        int64_t first, last;
+        const int64_t columns = inside(k, 1, i, &first, &last);
+        const int64_t count = k->count_include_pad ? k->window[0] * k->window[1] : rows * columns;
+        const real value = dy[i] / (real)count;
+        for (int64_t c = first; c < last; c++)
+            row[c] += value;
+    }
+}
+
+static void average_pool(const void *args, int64_t begin, int64_t end)
+{
+    const rg_ort_pool_args *k = args;
+    real row[RG_ORT_POOL_ROW];
+    const int64_t in = k->in[0] * k->in[1], out = k->out[0] * k->out[1], width = k->in[1];
+    for (int64_t plane = begin; plane < end; plane++) {
+        real *dx = (real *)k->dx + plane * in;
+        clear(k->dx, plane * in, in, RG_REAL);
+        for (int64_t i = 0; i < k->out[0]; i++) {
+            int64_t first, last;
+            const int64_t rows = inside(k, 0, i, &first, &last);
+            spread_row(k, (const real *)k->dy + plane * out + i * k->out[1], rows, row);
+            for (int64_t r = first; r < last; r++) {
+                int64_t c = 0;
+                for (; c + VLEN <= width; c += VLEN)
+                    vstore_full(dx, r * width + c, RG_REAL,
+                                vload_full(dx, r * width + c, RG_REAL) +
+                                    vload_full(row, c, RG_REAL));
+                for (; c < width; c++)
+                    dx[r * width + c] += row[c];
+            }
+        }
+    }
+}
+
+/* ---- slices ---- */
+
+/* The row of dy that row `index` of dx comes from; -1: none. */
+RG_INLINE int64_t row_of(const rg_ort_slice_args *k, const int64_t index[])
+{
+    int64_t row = 0;
+    for (int32_t d = 0; d < k->rank - 1; d++) {
+        const int64_t apart = index[d] - k->start[d];
+        int64_t i = apart;
+        if (k->step[d] != 1) {
+            if (apart % k->step[d] != 0)
+                return -1;
+            i = apart / k->step[d];
+        }
+        if (i < 0 || i >= k->length[d])
+            return -1;
+        row = row * k->length[d] + i;
+    }
+    return row;
+}
+
+RG_INLINE void slice(const rg_ort_slice_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    const int32_t last = k->rank - 1;
+    const int64_t width = k->dims[last], length = k->length[last], step = k->step[last];
+    int64_t index[RG_MAX_RANK];
+    for (int64_t d = last - 1, left = begin; d >= 0; d--) {
+        index[d] = left % k->dims[d];
+        left /= k->dims[d];
+    }
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t row = row_of(k, index);
+        char *to = at_out(k->dx, unit * width, T);
+        if (row < 0 || length < width)
+            clear(k->dx, unit * width, width, T);
+        if (row >= 0 && step == 1)
+            memcpy(at_out(to, k->start[last], T), at(k->dy, row * length, T),
+                   (size_t)length * (size_t)(vbytes(T) / VLEN));
+        for (int64_t i = 0; row >= 0 && step != 1 && i < length; i++)
+            store_one(to, k->start[last] + i * step, T, load_one(k->dy, row * length + i, T));
+        for (int32_t d = last - 1; d >= 0 && ++index[d] == k->dims[d]; d--)
+            index[d] = 0;
+    }
+}
+RG_KERNEL(slice, rg_ort_slice_args)
+
+/* ---- gathered rows ---- */
+
+static void gather(const void *args, int64_t begin, int64_t end)
+{
+    const rg_ort_gather_args *k = args;
+    const int64_t *indices = k->indices;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t outer = unit / k->blocks, first = unit % k->blocks * RG_ORT_COLUMNS;
+        const int64_t width = least(RG_ORT_COLUMNS, k->inner - first);
+        real *dx = (real *)k->dx + outer * k->rows * k->inner + first;
+        const real *dy = (const real *)k->dy + outer * k->count * k->inner + first;
+        for (int64_t row = 0; row < k->rows; row++)
+            clear(dx, row * k->inner, width, RG_REAL);
+        for (int64_t i = 0; i < k->count; i++) {
+            const int64_t row = indices[i] < 0 ? indices[i] + k->rows : indices[i];
+            if (row < 0 || row >= k->rows) {
+                __atomic_store_n(k->fault, 1, __ATOMIC_RELAXED);
+                continue;
+            }
+            real *to = dx + row * k->inner;
+            const real *from = dy + i * k->inner;
+            for (int64_t c = 0; c < width; c++)
+                to[c] += from[c];
+        }
+    }
+}
+
+#define IN_REAL(name)        \
+    {                        \
+        {                    \
+            [RG_REAL] = name \
+        }                    \
+    }
+
+RG_CPU_TABLE(ort_scatter, RG_ORT_KERNELS) = {
+    [RG_ORT_MAX_POOL] = IN_REAL(max_pool),
+    [RG_ORT_AVERAGE_POOL] = IN_REAL(average_pool),
+    [RG_ORT_SLICE] = RG_ROW(slice),
+    [RG_ORT_GATHER] = IN_REAL(gather),
+};
