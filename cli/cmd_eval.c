@@ -109,11 +109,13 @@ static rg_status open_measured(const request *q, const rg_model *model,
     rg_device_options device_options = rg_device_options_default();
     rg_device *device;
     rg_dataset *train;
+    rg_normalize_kind normalize;
+    RG_PASS(rg_usage_status(rg_normalize_parse(q->use.normalize, &normalize)));
     device_options.threads = (int32_t)q->use.threads;
     RG_PASS(rg_dataset_open_with(e->data, RG_DATASET_TRAIN, options, &train));
     rg_status status = rg_usage_status(rg_device_create(q->use.device, &device_options, &device));
     if (status == RG_OK) {
-        status = rg_trainer_open(device, model, train, &e->network);
+        status = rg_trainer_open(device, model, train, normalize, &e->network);
         rg_device_destroy(device);
     }
     rg_dataset_destroy(train);

@@ -118,7 +118,8 @@ int rg_cmd_predict(int argc, char **argv)
         &top, &q.use,
         "usage: retrograde predict CHECKPOINT|RUN|MODEL.onnx IMAGE... [options]\n\n"
         "Classifies PNG, JPEG or NPY images and prints the probabilities of the classes. An ONNX\n"
-        "model that was not trained here gets pixels of 0 to 1, and its classes have numbers.\n",
+        "model that was not trained here gets pixels of 0 to 1, or as --normalize says, and its classes\n"
+        "have numbers.\n",
         argc, argv, &result);
     if (left < 0)
         return result;

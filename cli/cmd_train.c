@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* `retrograde train`: trains a network on images. */
 #include "cli/cli.h"
+#include "cli/train_lists.h"
 #include "cli/train_run.h"
 
 #include <retrograde/checkpoint.h>
@@ -118,8 +119,17 @@ static int take_model(rg_train_request *request, int left, char **argv)
 }
 
 /* Options that are not on the command line come from the checkpoint. */
+/* What may be given several times. */
+static void take_lists(rg_train_request *request, const rg_train_lists *lists)
+{
+    if (lists->freeze != NULL)
+        request->freeze = lists->freeze;
+    if (lists->rates != NULL)
+        request->rates = lists->rates;
+}
+
 static int take_options(rg_train_request *request, rg_option options[], int argc, char **argv,
-                        char **kept)
+                        const rg_train_lists *lists, char **kept)
 {
     char **again = malloc((size_t)(argc + 1) * sizeof *again);
     if (again == NULL) {
@@ -134,10 +144,12 @@ static int take_options(rg_train_request *request, rg_option options[], int argc
         if (failed == 0)
             left = rg_options_take(options, argc, again, NULL, NULL);
         left = take_model(request, left, again);
+        take_lists(request, lists);
         if (failed == 0 && left == 0 && !keeps_all(&before, request))
             left = -1;
     }
     left = take_model(request, left, argv);
+    take_lists(request, lists);
     free(again);
     if (failed != 0)
         return failed;
@@ -183,8 +195,10 @@ int rg_cmd_train(int argc, char **argv)
     rg_option options[RG_TRAIN_OPTIONS];
     rg_train_request request = rg_train_defaults();
     char *command = join_words(argc, argv), *kept = NULL;
+    rg_train_lists lists = { 0 };
     rg_train_options(&request, options);
-    int result = take_options(&request, options, argc, argv, &kept);
+    argc = rg_train_lists_take(&lists, argc, argv);
+    int result = argc < 0 ? 1 : take_options(&request, options, argc, argv, &lists, &kept);
     if (result == 0 && request.help) {
         print_help(options);
     } else if (result == 0) {
@@ -195,6 +209,7 @@ int rg_cmd_train(int argc, char **argv)
         signal(SIGPIPE, on_broken_pipe);
         result = train(&request, command != NULL ? command : "");
     }
+    rg_train_lists_release(&lists);
     free(command);
     free(kept);
     return result;

@@ -23,6 +23,11 @@ rg_train_request rg_train_defaults(void)
                                .optimizer = "adam",
                                .schedule = "cosine",
                                .loss = "auto",
+                               .weights = "",
+                               .head = "",
+                               .freeze = "",
+                               .rates = "",
+                               .normalize = "data",
                                .epochs = 6,
                                .batch = 64,
                                .accumulate = 1,
@@ -97,6 +102,17 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
         { "mirror", RG_OPTION_FLAG, &q->mirror, NULL,
           "mirror half of the training images, chosen at random" },
         { "seed", RG_OPTION_COUNT, &q->seed, "N", "seed of all random numbers (default 1)" },
+        { "weights", RG_OPTION_TEXT, &q->weights, "FILE",
+          "start with weights of a safetensors file: of PyTorch, or a checkpoint" },
+        { "head", RG_OPTION_TEXT, &q->head, "N",
+          "replace the last layer of an ONNX model by one of N classes; auto: as many as the data "
+          "has" },
+        { "freeze", RG_OPTION_TEXT, &q->freeze, "PATTERN",
+          "keep the parameters with such names as they are, 'features.*'; several: repeat it" },
+        { "rates", RG_OPTION_TEXT, &q->rates, "LIST",
+          "learning rates of parameters, PATTERN=X,...; or --rate PATTERN=X for each" },
+        { "normalize", RG_OPTION_TEXT, &q->normalize, "NAME",
+          "mean and deviation of pixels: data (default), imagenet or none" },
         { NULL, RG_OPTION_FLAG, NULL, NULL, NULL },
     };
     _Static_assert(sizeof options / sizeof options[0] <= RG_TRAIN_OPTIONS,
@@ -134,6 +150,24 @@ static bool find_dtype(const char *name, rg_dtype *dtype)
     return false;
 }
 
+static rg_status take_tuning(const rg_train_request *q, rg_trainer_desc *desc)
+{
+    char *end = NULL;
+    desc->head = strcmp(q->head, "auto") == 0 ? RG_HEAD_AUTO : strtoll(q->head, &end, 10);
+    if (desc->head != RG_HEAD_AUTO && q->head[0] != 0 &&
+        (*end != 0 || desc->head < 1 || desc->head > RG_DATASET_CLASSES))
+        return rg_fails(RG_INVALID_ARGUMENT,
+                        "--head must be auto or a number of classes from 1 to %d, not '%s'",
+                        RG_DATASET_CLASSES, q->head);
+    if (strlen(q->freeze) >= RG_TRAINER_TEXT || strlen(q->rates) >= RG_TRAINER_TEXT)
+        return rg_fails(RG_INVALID_ARGUMENT,
+                        "the patterns of --freeze or --rates are longer than %d bytes",
+                        RG_TRAINER_TEXT - 1);
+    strcpy(desc->freeze, q->freeze);
+    strcpy(desc->rates, q->rates);
+    return RG_OK;
+}
+
 rg_status rg_train_desc(const rg_train_request *q, rg_trainer_desc *desc)
 {
     *desc = rg_trainer_desc_default();
@@ -145,6 +179,8 @@ rg_status rg_train_desc(const rg_train_request *q, rg_trainer_desc *desc)
     desc->has_loss = strcmp(q->loss, "auto") != 0;
     if (desc->has_loss)
         RG_PASS(rg_training_loss_parse(q->loss, &desc->loss));
+    RG_PASS(rg_normalize_parse(q->normalize, &desc->normalize));
+    RG_PASS(take_tuning(q, desc));
     desc->rate = q->rate == RG_TRAIN_NOT_GIVEN ? 0 : q->rate;
     desc->momentum = q->momentum;
     desc->decay = q->decay;
@@ -207,9 +243,13 @@ rg_status rg_train_options_check(const rg_train_request *q)
 {
     const rg_status wrong = RG_INVALID_ARGUMENT;
     rg_trainer_desc desc;
-    if (!rg_option_is_line(q->data) || !rg_option_is_line(q->model))
-        return rg_fails(wrong, "--data and --model must be paths without line breaks, in UTF-8 and "
-                               "shorter than 4000 bytes");
+    if (!rg_option_is_line(q->data) || !rg_option_is_line(q->model) ||
+        !rg_option_is_line(q->weights) || !rg_option_is_line(q->freeze) ||
+        !rg_option_is_line(q->rates))
+        return rg_fails(
+            wrong,
+            "--data, --model, --weights and patterns must be texts without line breaks, in UTF-8 and "
+            "shorter than 4000 bytes");
     if (q->threads < 0 || q->threads > 1024)
         return rg_fails(wrong, "--threads must be between 0 and 1024, not %" PRId64, q->threads);
     RG_PASS(rg_train_desc(q, &desc));

@@ -16,6 +16,7 @@ typedef struct rg_train_request {
     int64_t channels; /* of PNG and JPEG images; 0: as the first one has */
     /* kept in checkpoints */
     const char *data, *size, *model, *dtype, *optimizer, *schedule, *loss;
+    const char *weights, *head, *freeze, *rates, *normalize;
     int64_t epochs, batch, accumulate, micro_batches, seed, shift, crop, patience, warmup,
         drop_every;
     double rate, momentum, decay, validation, drop;

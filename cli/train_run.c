@@ -48,16 +48,29 @@ static int64_t count_of(const rg_dataset *set)
 
 /* ---- the trainer ---- */
 
+static void say_weights(void *context, const char *sentence)
+{
+    rg_train_run *run = context;
+    rg_show_say(&run->show, "%s", sentence);
+}
+
 static rg_status make_new(rg_train_run *run, const rg_trainer_desc *desc)
 {
     const rg_status status =
         rg_trainer_create(run->device, run->model, run->data.train, desc, &run->trainer);
     rg_model_destroy(run->model);
     run->model = NULL;
-    if (status == RG_INVALID_ARGUMENT && (strncmp(rg_error_text(), "accumulate ", 11) == 0 ||
-                                          strncmp(rg_error_text(), "loss ", 5) == 0))
-        return rg_usage_status(rg_fails(status, "--%s", rg_error_text()));
-    return status;
+    static const char *const options[] = { "accumulate ", "loss ", "freeze ", "rates ",
+                                           "normalize " };
+    for (size_t i = 0; status == RG_INVALID_ARGUMENT && i < sizeof options / sizeof options[0];
+         i++) {
+        if (strncmp(rg_error_text(), options[i], strlen(options[i])) == 0)
+            return rg_usage_status(rg_fails(status, "--%s", rg_error_text()));
+    }
+    RG_PASS(status);
+    const char *weights = run->request->weights;
+    return weights[0] != 0 ? rg_trainer_load_weights(run->trainer, weights, say_weights, run)
+                           : RG_OK;
 }
 
 static rg_status make_resumed(rg_train_run *run, const rg_trainer_desc *desc)

@@ -12,11 +12,14 @@ int rg_use_options(const rg_option *own, rg_use_request *q, const char *usage, i
                    char **argv, int *status)
 {
     q->device = "cpu";
+    q->normalize = "data";
     const rg_option options[] = {
         *own,
         { "device", RG_OPTION_TEXT, &q->device, "NAME", "cpu, cuda or cuda:N (default cpu)" },
         { "threads", RG_OPTION_COUNT, &q->threads, "N", "number of CPU threads; 0 (default): all" },
         { "json", RG_OPTION_FLAG, &q->json, NULL, "print one JSON object per line" },
+        { "normalize", RG_OPTION_TEXT, &q->normalize, "NAME",
+          "of an ONNX model: mean and deviation of pixels: data (default), imagenet or none" },
         { "help", RG_OPTION_FLAG, &q->help, NULL, "print this help" },
         { NULL, RG_OPTION_FLAG, NULL, NULL, NULL },
     };
@@ -53,12 +56,15 @@ bool rg_is_onnx(const char *path)
     return length > 5 && strcmp(path + length - 5, ".onnx") == 0;
 }
 
-/* An ONNX model as it is, with pixels of 0 to 1. */
-static rg_status open_onnx(rg_device *device, const char *path, rg_trainer **network)
+/* An ONNX model as it is. */
+static rg_status open_onnx(rg_device *device, const char *path, const rg_use_request *q,
+                           rg_trainer **network)
 {
+    rg_normalize_kind normalize;
     rg_model *model;
+    RG_PASS(rg_usage_status(rg_normalize_parse(q->normalize, &normalize)));
     RG_PASS(rg_model_open(path, &model));
-    const rg_status status = rg_trainer_open(device, model, NULL, network);
+    const rg_status status = rg_trainer_open(device, model, NULL, normalize, network);
     rg_model_destroy(model);
     return status;
 }
@@ -70,7 +76,7 @@ rg_status rg_used_network_open(const char *path, const rg_use_request *q, rg_tra
     *network = NULL;
     options.threads = (int32_t)q->threads;
     RG_PASS(rg_usage_status(rg_device_create(q->device, &options, &device)));
-    const rg_status status = rg_is_onnx(path) ? open_onnx(device, path, network)
+    const rg_status status = rg_is_onnx(path) ? open_onnx(device, path, q, network)
                                               : rg_trainer_load(device, path, network);
     rg_device_destroy(device); /* which the network keeps */
     return status;

@@ -13,6 +13,7 @@ typedef struct rg_use_request {
     const char *device;
     int64_t threads;
     bool json, help;
+    const char *normalize; /* of an ONNX model */
 } rg_use_request;
 
 /* Takes the option that a command has for itself and those of `request`; returns how many operands

@@ -28,9 +28,9 @@ add_library(rg_train_objects OBJECT
     src/train/model.c src/train/layer_rules.c src/train/network.c src/train/scores.c src/train/stepper.c
     src/train/stepper_graph.c src/train/stepper_slot.c src/train/stepper_micro.c
     src/train/stepper_group.c src/train/stepper_time.c
-    src/train/network_onnx.c src/train/model_onnx.c src/train/base64.c
+    src/train/network_onnx.c src/train/model_onnx.c src/train/base64.c src/train/patterns.c src/train/weights.c
     src/train/run_state.c src/train/run_tensors.c src/train/trainer_desc.c src/train/trainer.c
-    src/train/trainer_save.c src/train/trainer_use.c src/train/trainer_history.c src/train/trainer_group.c
+    src/train/trainer_set.c src/train/trainer_save.c src/train/trainer_use.c src/train/trainer_history.c src/train/trainer_group.c
     src/train/trainer_report.c src/train/predict_file.c src/train/checkpoint.c
     src/train/checkpoint_import.c src/train/model_convert.c
     src/train/training_run.c src/train/run_folder.c
@@ -55,7 +55,7 @@ target_sources(rg_train_objects PRIVATE
     src/onnx/import_operators.c src/onnx/import_attribute.c src/onnx/import_value.c
     src/onnx/import_constant.c src/onnx/import_flow.c src/onnx/import_table.c
     src/onnx/import_elements.c src/onnx/import_products.c src/onnx/import_shapes.c
-    src/onnx/import_images.c src/onnx/onnx_strip.c src/onnx/protobuf_write.c
+    src/onnx/import_images.c src/onnx/onnx_strip.c src/onnx/onnx_head.c src/onnx/protobuf_write.c
     src/onnx/import_parts.c src/onnx/import_reduce.c src/onnx/import_expand.c
     src/onnx/import_choose.c src/onnx/import_where.c src/onnx/import_gelu.c src/onnx/import_loss.c
     src/onnx/import_upsample.c src/onnx/fold.c src/onnx/fold_shape.c

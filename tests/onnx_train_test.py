@@ -67,6 +67,40 @@ def tensors_of(path):
             for name, entry in header.items()}
 
 
+def shapes_of(path):
+    data = path.read_bytes()
+    header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+    return {name: entry["shape"] for name, entry in header.items() if name != "__metadata__"}
+
+
+def write_weights(path, tensors):
+    """A safetensors file of {name: (shape, values)}, as PyTorch writes it; values may be (dtype, bytes)."""
+    header, body = {"__metadata__": {"format": "pt"}}, b""
+    for name, (shape, values) in tensors.items():
+        dtype, data = values if isinstance(values, tuple) else ("F32", struct.pack(f"<{len(values)}f", *values))
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+    return path
+
+
+def weights_of_classifier(channels, classes=3):
+    """What the classifier of onnx_made has, under the same names."""
+    return {"conv.weight": ([6, channels, 3, 3], [((i * 7) % 11 - 5) / 12 for i in range(54 * channels)]),
+            "conv.bias": ([6], [0.0] * 6), "bn.weight": ([6], [1.0] * 6), "bn.bias": ([6], [0.0] * 6),
+            "bn.running_mean": ([6], [0.0] * 6), "bn.running_var": ([6], [1.0] * 6),
+            "bn.num_batches_tracked": ([], ("I64", bytes(8))),
+            "fc.weight": ([classes, 96], [((i * 5) % 13 - 6) / 48 for i in range(classes * 96)]),
+            "fc.bias": ([classes], [0.0] * classes)}
+
+
+def losses_of(folder):
+    rows = [row.split(",") for row in (folder / "metrics.csv").read_text().split()]
+    return [[float(row[rows[0].index(name)]) for name in ("train_loss", "validation_loss")] for row in rows[1:]]
+
+
 def test_training(folder):
     """A model learns, its checkpoint needs no other file, and training continues with the same bits."""
     data = write_data(folder / "data")
@@ -133,6 +167,96 @@ def test_inputs(folder):
         assert json.loads(succeed(folder, "eval", name, "--json"))["loss"] < 1.2, name
 
 
+def test_weights(folder):
+    """A model as text with weights in the layouts of PyTorch trains as the ONNX model with the same weights does."""
+    data = write_data(folder / "data", channels=2)
+    weights = write_weights(folder / "weights.safetensors", weights_of_classifier(2))
+    (folder / "model.onnx").write_bytes(classifier(channels=2, ratio=0.0))
+    (folder / "model.txt").write_text("conv: conv 6 window=3 padding.policy=same\nbn: batch_norm epsilon=1e-5\nneuron\n"
+                                      "pool\nfc: dense classes\n")
+    options = ["--data", data, "--epochs", 2, "--batch", 16, "--dtype", "f64"]
+    said = succeed(folder, "train", "model.txt", "--weights", weights, *options, "--out", "text")
+    assert "not in the file" not in said and "of no parameter" not in said, said
+    succeed(folder, "train", "model.onnx", *options, "--out", "onnx")
+    for of_text, of_onnx in zip(losses_of(folder / "text"), losses_of(folder / "onnx")):
+        for a, b in zip(of_text, of_onnx):
+            assert abs(a - b) < 1e-9 * abs(b), (of_text, of_onnx)
+    succeed(folder, "train", "model.onnx", *options, "--weights", "onnx/checkpoint.safetensors", "--out", "again")
+    assert losses_of(folder / "again")[0][0] < losses_of(folder / "onnx")[0][0]
+    other = weights_of_classifier(2)
+    del other["fc.bias"]
+    other["extra.weight"] = ([1], [0.0])
+    write_weights(folder / "other.safetensors", other)
+    said = succeed(folder, "train", "model.onnx", *options, "--weights", "other.safetensors", "--out", "other")
+    assert "not in the file: fc.bias" in said and "of no parameter: extra.weight" in said, said
+    for name, change, words in (
+            ("clash", {"conv.weight": ([6, 3, 3, 2], [0.0] * 108)}, ["conv.weight", "[6, 3, 3, 2]"]),
+            ("head", {"fc.bias": ([4], [0.0] * 4)}, ["fc.bias", "head"]),
+            ("nan", {"conv.bias": ([6], [float("nan")] * 6)}, ["conv.bias", "finite"]),
+            ("integers", {"conv.bias": ([6], ("I64", bytes(48)))}, ["conv.bias", "I64"])):
+        write_weights(folder / "bad.safetensors", {**weights_of_classifier(2), **change})
+        refuse(folder, words, "model.onnx", "--data", data, "--weights", "bad.safetensors")
+    write_weights(folder / "bad.safetensors", {"unknown": ([1], [0.0])})
+    refuse(folder, ["no tensor has the name"], "model.onnx", "--data", data, "--weights", "bad.safetensors")
+    for content in (b"", weights.read_bytes()[:-8], b"\xff" * 64):
+        (folder / "bad.safetensors").write_bytes(content)
+        refuse(folder, ["bad.safetensors"], "model.onnx", "--data", data, "--weights", "bad.safetensors")
+    refuse(folder, ["missing.safetensors"], "model.onnx", "--data", data, "--weights", "missing.safetensors")
+
+
+def test_tuning(folder):
+    """Frozen parameters keep their bits, rates belong to patterns, and a new head fits the data."""
+    data = write_data(folder / "data")
+    (folder / "model.onnx").write_bytes(classifier(classes=4))
+    first = weights_of_classifier(1, 4)
+    options = ["--data", data, "--epochs", 2, "--batch", 16]
+    tuning = ["--head", "auto", "--freeze", "conv.*", "--freeze", "bn.*", "--rate", 0.002, "--rate", "fc.b*=0.02",
+              "--normalize", "none"]
+    succeed(folder, "train", "model.onnx", *options, *tuning, "--out", "whole")
+    succeed(folder, "train", "model.onnx", *options, *tuning, "--stop", 1, "--out", "parts")
+    (folder / "model.onnx").rename(folder / "moved.onnx")
+    succeed(folder, "train", "--resume", "parts/checkpoint.safetensors")
+    assert (folder / "whole/checkpoint.safetensors").read_bytes() == (folder / "parts/checkpoint.safetensors").read_bytes()
+    made = tensors_of(folder / "whole/checkpoint.safetensors")
+    for name in ("bn.weight", "bn.bias", "bn.running_mean", "bn.running_var", "conv.bias"):
+        assert made[name] == struct.pack("<6f", *first[name][1]), name
+    kernel = struct.unpack("<54f", made["conv.weight"])  # one channel: the order does not matter
+    assert kernel == struct.unpack("<54f", struct.pack("<54f", *first["conv.weight"][1]))
+    assert shapes_of(folder / "whole/checkpoint.safetensors")["fc.bias"] == [3]
+    assert made["fc.bias"] != bytes(12)
+    done = run(folder, "train", "--resume", "parts/checkpoint.safetensors", "--epochs", 3, "--freeze", "bn.*")
+    assert done.returncode in (1, 2) and "cannot change" in done.stderr, done.stderr
+    succeed(folder, "train", "moved.onnx", *options, "--head", 3, "--rate", "fc.*=0", "--out", "still")
+    still = tensors_of(folder / "still/checkpoint.safetensors")
+    assert still["fc.bias"] == bytes(12) and still["conv.bias"] != bytes(24)
+    succeed(folder, "train", "moved.onnx", *options, "--head", "auto", "--micro-batches", 2, "--dtype", "bf16", "--accumulate", 2,
+            "--freeze", "bn.running_*", "--out", "micro")
+    assert tensors_of(folder / "micro/checkpoint.safetensors")["bn.running_mean"] == bytes(24)
+    (folder / "convolution.onnx").write_bytes(model(
+        [node("Conv", ["x", "w", "b"], ["c"]), node("Relu", ["c"], ["r"]), node("GlobalAveragePool", ["r"], ["g"]),
+         node("Flatten", ["g"], ["f"]), node("Softmax", ["f"], ["y"])], [port("x", ["N", 1, 8, 8])], [port("y", ["N", 5])],
+        [tensor("w", [5, 1, 1, 1], [0.5] * 5), tensor("b", [5], [0.0] * 5)]))
+    succeed(folder, "train", "convolution.onnx", *options, "--head", "auto", "--out", "convolution")
+    (folder / "text.txt").write_text("bn: batch_norm\nfc: dense classes\n")
+    succeed(folder, "train", "text.txt", *options, "--freeze", "bn.*", "--out", "text")
+    assert tensors_of(folder / "text/checkpoint.safetensors")["bn.mean"] == bytes(4)
+
+
+def test_bad_tuning(folder):
+    data = write_data(folder / "data")
+    (folder / "model.onnx").write_bytes(classifier())
+    (folder / "sum.onnx").write_bytes(model([node("GlobalAveragePool", ["x"], ["g"]), node("Mul", ["g", "w"], ["y"])],
+                                            [port("x", ["N", 1, 8, 8])], [port("y", ["N", 3, 1, 1])],
+                                            [tensor("w", [1, 3, 1, 1], [1.0] * 3)]))
+    for options, words in ((["--freeze", "none*"], ["none*", "no parameter"]), (["--freeze", ","], ["empty pattern"]),
+                           (["--freeze", "*"], ["no parameters"]), (["--rate", "fc.*=fast"], ["PATTERN=NUMBER"]),
+                           (["--rate", "nothing=1"], ["nothing", "no parameter"]), (["--head", "many"], ["--head"]),
+                           (["--head", 4], ["4", "3 classes"]), (["--normalize", "imagenet"], ["3 channels"]),
+                           (["--normalize", "some"], ["normalize"]), (["--freeze", "x" * 2000], ["longer"])):
+        refuse(folder, words, "model.onnx", "--data", data, *options)
+    refuse(folder, ["no last layer", "Mul"], "sum.onnx", "--data", data, "--head", "auto")
+
+
 def test_refused(folder):
     data = write_data(folder / "data")
     (folder / "good.onnx").write_bytes(classifier())
@@ -147,7 +271,7 @@ def test_refused(folder):
                                              [port("y", ["N", 1, 1, 1])]))
     (folder / "constant.onnx").write_bytes(model([node("Identity", ["w"], ["y"])], [port("x", ["N", 1, 8, 8])],
                                                  [port("y", ["N", 3])], [tensor("w", [1, 3], [1.0] * 3)]))
-    for name, words in (("four", ["f32[1, 4]", "3 classes"]), ("large", ["16x16", "8 x 8"]), ("color", ["3 channels"]),
+    for name, words in (("four", ["f32[1, 4]", "3 classes", "--head"]), ("large", ["16x16", "8 x 8"]), ("color", ["3 channels"]),
                         ("cut", ["cut.onnx"]), ("text", ["text.onnx"]), ("two", ["2 inputs"]), ("missing", ["missing.onnx"]),
                         ("none", ["no parameters"]), ("constant", ["constant"])):
         refuse(folder, words, f"{name}.onnx", "--data", data)

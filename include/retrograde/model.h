@@ -53,7 +53,7 @@ RG_API rg_status rg_model_open(const char *name, rg_model **model);
 RG_API void rg_model_destroy(rg_model *model);
 
 /** Its name and its text, which live as long as the model; "" for NULL. The text of an ONNX model
- * is the file without its weights: a model that is parsed from it has new ones. */
+ * is the file without its weights: a model that is parsed from it can be drawn, not trained. */
 RG_API const char *rg_model_name(const rg_model *model);
 RG_API const char *rg_model_text(const rg_model *model);
 
@@ -83,8 +83,12 @@ typedef struct rg_network_desc {
     bool has_loss;   /**< whether `loss` is given; false (default): softmax_cross_entropy for
                           classes and masks, sigmoid_cross_entropy for labels, mean_squared for
                           values */
-    rg_loss_kind loss; /**< for labels and values: mean_squared, mean_absolute, huber, hinge or
-                            sigmoid_cross_entropy */
+    rg_loss_kind loss;  /**< for labels and values: mean_squared, mean_absolute, huber, hinge or
+                             sigmoid_cross_entropy */
+    const char *freeze; /**< while training: patterns, as those of a shell, separated by commas, of
+                             parameters that keep their values; NULL (default): none. They have no
+                             gradients. A batch normalization whose running mean or variance is one
+                             of them normalizes by its running statistics */
 } rg_network_desc;
 RG_API rg_network_desc rg_network_desc_default(void);
 

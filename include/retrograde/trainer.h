@@ -46,6 +46,20 @@ typedef enum rg_schedule_kind {
     RG_SCHEDULE_COSINE /**< down to 0 over all epochs */
 } rg_schedule_kind;
 
+/** What a pixel x becomes before the network sees it, channel by channel: (x - mean) / deviation,
+ *  where pixels of u8 count as 0 to 1. */
+typedef enum rg_normalize_kind {
+    RG_NORMALIZE_DATA,    /**< mean and deviation of the training set */
+    RG_NORMALIZE_NONE,    /**< mean 0, deviation 1 */
+    RG_NORMALIZE_IMAGENET /**< those that networks of torchvision were trained with: mean 0.485,
+                               0.456, 0.406, deviation 0.229, 0.224, 0.225; for 3 channels */
+} rg_normalize_kind;
+
+/** Of a last layer with as many channels as the data needs. */
+#define RG_HEAD_AUTO (-1)
+/** The length of a text in a descriptor, with its end. */
+#define RG_TRAINER_TEXT 1024
+
 /** How to train. Start from rg_trainer_desc_default(), then change what matters. */
 typedef struct rg_trainer_desc {
     uint32_t size;               /**< of this struct; set by rg_trainer_desc_default() */
@@ -68,6 +82,19 @@ typedef struct rg_trainer_desc {
                               changes no results, and checkpoints do not keep it */
     bool has_loss;     /**< whether `loss` is given; false (default): the one that fits the data */
     rg_loss_kind loss; /**< as in rg_network_desc */
+    /** Parameters that keep their values, as `freeze` of rg_network_desc: "features.*,conv1.*";
+     *  "" (default): none. */
+    char freeze[RG_TRAINER_TEXT];
+    /** Rates of parameters by pattern, in place of `rate`: "features.*=0.0001,fc.*=0.01". They
+     * follow the schedule; of several that match the last counts. "" (default): none; 32 at most.
+     */
+    char rates[RG_TRAINER_TEXT];
+    /** Of an ONNX model: the channels of a new last layer in place of the product or convolution
+     * that its first output ends with; RG_HEAD_AUTO: as many as the data needs; 0 (default): the
+     * model stays as it is. Of any model: rg_trainer_load_weights() leaves the last layer as it is.
+     */
+    int64_t head;
+    rg_normalize_kind normalize; /**< of the images (default RG_NORMALIZE_DATA) */
     /** Parts that a batch is cut into, a power of two, at most `batch`; 1 (default): it is not cut.
      *  Their gradients are summed in a fixed binary tree, so that ranks that share them change no
      *  bits. Each has ceil(batch / micro_batches) images, the last ones perhaps fewer or none.
@@ -89,10 +116,12 @@ RG_API rg_status rg_trainer_desc_check(const rg_trainer_desc *desc);
 /** `rate`, or if that is 0 the default of the optimizer; 0 for NULL. */
 RG_API double rg_trainer_desc_base_rate(const rg_trainer_desc *desc);
 
-/** Find an optimizer or a schedule by its name: "sgd", "rmsprop", "adam"; "constant", "step",
- *  "cosine". RG_INVALID_ARGUMENT for another name. */
+/** Find an optimizer, a schedule or a normalization by its name: "sgd", "rmsprop", "adam";
+ *  "constant", "step", "cosine"; "data", "none", "imagenet". RG_INVALID_ARGUMENT for another name.
+ */
 RG_API rg_status rg_optimizer_parse(const char *name, rg_optimizer_kind *optimizer);
 RG_API rg_status rg_schedule_parse(const char *name, rg_schedule_kind *schedule);
+RG_API rg_status rg_normalize_parse(const char *name, rg_normalize_kind *normalize);
 
 /** Finds a loss that networks can be trained with: "softmax_cross_entropy",
  * "sigmoid_cross_entropy", "mean_squared", "mean_absolute", "huber", "hinge". RG_INVALID_ARGUMENT
@@ -119,12 +148,27 @@ RG_API rg_status rg_trainer_resume(rg_device *device, const char *path, const rg
 RG_API rg_status rg_trainer_load(rg_device *device, const char *path, rg_trainer **trainer);
 
 /** Creates a trainer of a model that has weights, an ONNX model of rg_model_open(), for evaluation
- *  and prediction alone. Classes and the normalisation of images are those of `set`, which is not
- *  kept. Without a set, NULL, pixels of u8 count as 0 to 1, classes have their numbers as names,
- * and images have the size of the model's input; RG_INVALID_ARGUMENT if its file leaves that open.
- * On failure *trainer is NULL. */
+ *  and prediction alone. The classes, and mean and deviation of RG_NORMALIZE_DATA, are those of
+ *  `set`, which is not kept. Without a set, NULL, RG_NORMALIZE_DATA is RG_NORMALIZE_NONE, classes
+ *  have their numbers as names, and images have the size of the model's input; RG_INVALID_ARGUMENT
+ *  if its file leaves that open. On failure *trainer is NULL. */
 RG_API rg_status rg_trainer_open(rg_device *device, const rg_model *model, const rg_dataset *set,
-                                 rg_trainer **trainer);
+                                 rg_normalize_kind normalize, rg_trainer **trainer);
+
+/** Called with sentences about weights. */
+typedef void rg_weights_say(void *context, const char *sentence);
+
+/** Takes weights from a safetensors file before training begins: a checkpoint of ours, or a file of
+ *  PyTorch, whose tensors are (out, in, h, w) and (out, in). Tensors are found by the names of
+ *  parameters; those of a model as text, "label.w", "label.b", "label.gamma", "label.beta",
+ *  "label.mean" and "label.variance", also as "label.weight", "label.bias", "label.running_mean"
+ * and "label.running_var". Dtypes are converted. `say`, unless NULL, receives the names of
+ * parameters that the file lacks, and of tensors that no parameter has. RG_MALFORMED if a shape is
+ * another one, if an element is not finite, or if no name is found; RG_INVALID_STATE if training
+ * has begun.
+ */
+RG_API rg_status rg_trainer_load_weights(rg_trainer *trainer, const char *path, rg_weights_say *say,
+                                         void *context);
 
 /** Waits for running work, then frees the trainer. NULL is allowed. */
 RG_API void rg_trainer_destroy(rg_trainer *trainer);

@@ -41,6 +41,15 @@ static rg_status write_external(rg_writer *writer, const rg_onnx *model,
     return RG_OK;
 }
 
+/* A tensor of the new head: other dimensions, no elements. */
+static void write_head(rg_writer *writer, const rg_proto_tensor *tensor, int32_t axis,
+                       int64_t classes)
+{
+    rg_proto_tensor changed = *tensor;
+    changed.dims[axis] = classes;
+    write_tensor(writer, &changed, tensor->name, NULL, 0);
+}
+
 static rg_status write_initializer(rg_writer *writer, const rg_onnx *model,
                                    const rg_proto_tensor *tensor)
 {
@@ -63,9 +72,37 @@ static const rg_proto_tensor *weight_of(const rg_proto_node *node)
     return tensor != NULL && is_weight(tensor) ? tensor : NULL;
 }
 
-/* GraphProto: node 1, name 2, initializer 5, input 11, output 12. */
-static rg_status write_graph(rg_writer *writer, const rg_onnx *model)
+/* ValueInfoProto: name 1, type 2; TypeProto: tensor_type 1; of that elem_type 1, shape 2; of that
+ * dim 1; of that dim_value 1, dim_param 2. */
+static void write_output(rg_writer *writer, const rg_proto_port *port, int64_t old, int64_t classes)
 {
+    const size_t begin = rg_write_begin(writer);
+    rg_write_text(writer, 1, port->name);
+    const size_t type = rg_write_begin(writer);
+    rg_write_varint(writer, 1, (uint64_t)port->type);
+    if (port->rank >= 0) {
+        const size_t shape = rg_write_begin(writer);
+        for (int32_t d = 0; d < port->rank; d++) {
+            const size_t dim = rg_write_begin(writer);
+            const int64_t length = d > 0 && port->dims[d] == old ? classes : port->dims[d];
+            if (length > 0)
+                rg_write_varint(writer, 1, (uint64_t)length);
+            else
+                rg_write_text(writer, 2, d == 0 ? "batch" : "any");
+            rg_write_end(writer, 1, dim);
+        }
+        rg_write_end(writer, 2, shape);
+    }
+    rg_write_end(writer, 1, type);
+    rg_write_end(writer, 2, type);
+    rg_write_end(writer, 12, begin);
+}
+
+/* GraphProto: node 1, name 2, initializer 5, input 11, output 12. */
+static rg_status write_graph(rg_writer *writer, const rg_onnx *model, const rg_onnx_head *head,
+                             int64_t classes)
+{
+    size_t outputs = 0;
     rg_message message = model->graph;
     rg_message_field field;
     rg_status failed = RG_OK;
@@ -77,18 +114,28 @@ static rg_status write_graph(rg_writer *writer, const rg_onnx *model)
         else
             rg_write_bytes(writer, 1, node->message.at, rg_message_size(&node->message));
     }
-    for (size_t i = 0; i < model->initializer_count; i++)
-        RG_TRY(write_initializer(writer, model, &model->initializers[i]));
+    for (size_t i = 0; i < model->initializer_count; i++) {
+        const rg_proto_tensor *tensor = &model->initializers[i];
+        if (tensor == head->w || tensor == head->b)
+            write_head(writer, tensor, tensor == head->w ? head->w_axis : head->b_axis, classes);
+        else
+            RG_TRY(write_initializer(writer, model, tensor));
+    }
     while (rg_message_next(&message, &field, &failed)) {
-        if (field.number == 2 || field.number == 11 || field.number == 12)
+        if (field.number == 12 && head->w != NULL && outputs++ == 0)
+            write_output(writer, &model->outputs[0], head->classes, classes);
+        else if (field.number == 2 || field.number == 11 || field.number == 12)
             rg_write_bytes(writer, field.number, field.bytes.at, rg_message_size(&field.bytes));
     }
     return failed;
 }
 
 /* ModelProto: ir_version 1, graph 7, opset_import 8. */
-rg_status rg_onnx_strip(const rg_onnx *model, rg_writer *writer)
+rg_status rg_onnx_strip(const rg_onnx *model, int64_t classes, rg_writer *writer)
 {
+    rg_onnx_head head = { .w = NULL };
+    if (classes > 0)
+        RG_TRY(rg_onnx_find_head(model, &head));
     rg_message message = { (const uint8_t *)model->file.data,
                            (const uint8_t *)model->file.data + model->file.size };
     rg_message_field field;
@@ -100,7 +147,7 @@ rg_status rg_onnx_strip(const rg_onnx *model, rg_writer *writer)
     }
     RG_TRY(failed);
     const size_t begin = rg_write_begin(writer);
-    RG_TRY(write_graph(writer, model));
+    RG_TRY(write_graph(writer, model, &head, classes));
     rg_write_end(writer, 7, begin);
     return writer->failed;
 }

@@ -10,9 +10,19 @@
 
 /* ---- models without weights, as checkpoints keep them ---- */
 
+/* The layer that the first output ends with: its weights, the dimension of the output's channels in
+ * them, and their number. */
+typedef struct rg_onnx_head {
+    const rg_proto_tensor *w, *b; /* b may be NULL */
+    int32_t w_axis, b_axis;
+    int64_t classes;
+} rg_onnx_head;
+rg_status rg_onnx_find_head(const rg_onnx *model, rg_onnx_head *head);
+
 /* Writes a model without the elements of tensors of more than 64 floating-point numbers, texts for
- * people, and shapes of values that nodes make. */
-rg_status rg_onnx_strip(const rg_onnx *model, rg_writer *writer);
+ * people, and shapes of values that nodes make. `classes` above 0: with a last layer of so many
+ * channels, without elements. */
+rg_status rg_onnx_strip(const rg_onnx *model, int64_t classes, rg_writer *writer);
 
 /* Reads such a model: missing elements read as 0. */
 rg_status rg_onnx_parse_stripped(const char *name, const void *data, size_t bytes, rg_onnx **model);

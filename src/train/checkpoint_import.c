@@ -100,7 +100,7 @@ rg_status rg_checkpoint_import(rg_device *device, const rg_model *model, bool as
 {
     rg_trainer *trainer;
     RG_CHECK_NOT_NULL(path);
-    RG_TRY(rg_trainer_open(device, model, NULL, &trainer));
+    RG_TRY(rg_trainer_open(device, model, NULL, RG_NORMALIZE_NONE, &trainer));
     rg_status status = as_text ? convert_model(trainer) : RG_OK;
     if (status == RG_OK)
         status = write_state(trainer, path);

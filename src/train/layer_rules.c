@@ -5,12 +5,15 @@
 
 #include "core/shape.h"
 #include "ops/ops.h"
+#include "train/patterns.h"
 
 #include <retrograde/batch_norm.h>
 #include <retrograde/conv.h>
 #include <retrograde/conv_transpose.h>
 #include <retrograde/dense.h>
 #include <retrograde/dropout.h>
+
+#include <stdio.h>
 
 /* ---- weights ---- */
 
@@ -64,19 +67,51 @@ static rg_status transpose_weights(const rg_layer *layer, const rg_tensor_desc *
 
 /* ---- training and use ---- */
 
-static void adjust_norm(void *desc, const rg_network_desc *options, size_t index)
+static bool is_frozen(const rg_network_desc *options, const rg_layer *layer, const char *input)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s.%s", layer->label, input);
+    return rg_patterns_match(options->freeze, name);
+}
+
+static void adjust_norm(void *desc, const rg_network_desc *options, const rg_layer *layer,
+                        size_t index)
 {
     rg_batch_norm_desc *d = desc;
     (void)index;
-    d->statistics = options->training ? RG_BATCH_NORM_RUNNING : RG_BATCH_NORM_GIVEN;
+    const bool kept = is_frozen(options, layer, "mean") || is_frozen(options, layer, "variance");
+    d->statistics = options->training && !kept ? RG_BATCH_NORM_RUNNING : RG_BATCH_NORM_GIVEN;
     d->unbiased = true;
 }
 
-static void adjust_dropout(void *desc, const rg_network_desc *options, size_t index)
+static void adjust_dropout(void *desc, const rg_network_desc *options, const rg_layer *layer,
+                           size_t index)
 {
     rg_dropout_desc *d = desc;
+    (void)layer;
     d->step_input = true;
     d->seed = (int64_t)((uint64_t)d->seed + (uint64_t)options->seed + index);
+}
+
+/* ---- PyTorch ---- */
+
+void rg_layer_weight_order(const rg_layer *layer, const char *input, int32_t rank, int32_t order[])
+{
+    const bool weights = strcmp(input, "w") == 0;
+    const bool dense = strcmp(layer->op->name, "dense") == 0;
+    const bool last =
+        dense && ((const rg_dense_desc *)(const void *)layer->desc)->layout != RG_DENSE_OUT_IN;
+    for (int32_t d = 0; d < rank; d++) {
+        order[d] = d;
+        if (!weights)
+            continue;
+        if (last) /* (h, w, in, out) */
+            order[d] = d == rank - 1 ? 0 : d == rank - 2 ? 1 : d + 2;
+        else if (strcmp(layer->op->name, "conv_transpose") == 0) /* of (in, out, h, w) */
+            order[d] = d == 0 ? 1 : d == rank - 1 ? 0 : d + 1;
+        else if (d > 0) /* (out, h, w, in) */
+            order[d] = d == rank - 1 ? 1 : d + 1;
+    }
 }
 
 /* ---- the table ---- */

@@ -17,8 +17,11 @@ typedef struct rg_layer_rule {
     rg_status (*weights)(const rg_layer *layer, const rg_tensor_desc *x, int64_t outputs,
                          rg_tensor_desc *w, int64_t *fan_in);
     /* Changes the descriptor of layer `index` for training, or for use; NULL: it stays. */
-    void (*adjust)(void *desc, const rg_network_desc *options, size_t index);
+    void (*adjust)(void *desc, const rg_network_desc *options, const rg_layer *layer, size_t index);
 } rg_layer_rule;
+
+/* The order that a parameter's dimensions have in PyTorch; see rg_network_parameter. */
+void rg_layer_weight_order(const rg_layer *layer, const char *input, int32_t rank, int32_t order[]);
 
 /* That of an op; an empty one where it needs none. */
 const rg_layer_rule *rg_layer_rule_of(const rg_op *op);

@@ -332,7 +332,9 @@ void rg_model_destroy(rg_model *model)
     if (model == NULL || atomic_fetch_sub(&model->users, 1) > 1)
         return;
     rg_onnx_close(model->onnx);
-    rg_onnx_close(model->file);
+    if (model->base == NULL)
+        rg_onnx_close(model->file);
+    rg_model_destroy(model->base);
     for (size_t i = 0; i < model->layers_count; i++)
         free(model->layers[i].label);
     rg_release(allocator, model->layers, model->layers_capacity * sizeof model->layers[0]);

@@ -27,8 +27,9 @@ typedef struct rg_layer {
 struct rg_model {
     atomic_int users;
     char *name, *text;
-    rg_onnx *onnx; /* of an ONNX model, without weights; else NULL */
-    rg_onnx *file; /* that it was opened from, with weights; NULL for that of a checkpoint */
+    rg_onnx *onnx;  /* of an ONNX model, without weights; else NULL */
+    rg_onnx *file;  /* that it was opened from, with weights; NULL for that of a checkpoint */
+    rg_model *base; /* the model whose last layer was replaced, which owns `file`; else NULL */
     rg_layer *layers;
     size_t layers_capacity, layers_count;
 };
@@ -47,6 +48,9 @@ typedef struct rg_network_parameter {
     double deviation; /* of RG_START_NORMAL */
     bool trained;     /* by gradients; running statistics are not */
     bool stored;      /* its first value is that of the model's file */
+    bool head;        /* of the last layer */
+    /* Dimension d is dimension order[d] in PyTorch: (out, in, h, w), (out, in). */
+    int32_t order[RG_MAX_RANK];
 } rg_network_parameter;
 
 /* What there is for each layer, in their order. */

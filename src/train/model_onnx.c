@@ -36,11 +36,11 @@ rg_status rg_model_read_onnx(rg_model *model)
 }
 
 /* The model of a file: its text is that of the stripped model. */
-static rg_status make(const char *path, rg_onnx *file, rg_model **model)
+static rg_status make(const char *path, const rg_onnx *file, int64_t classes, rg_model **model)
 {
     rg_writer writer = { 0 };
     char *text = NULL;
-    rg_status status = rg_onnx_strip(file, &writer);
+    rg_status status = rg_onnx_strip(file, classes, &writer);
     if (status == RG_OK)
         status = rg_base64_write(prefix, writer.data, writer.size, &text);
     if (status != RG_OK)
@@ -56,12 +56,20 @@ rg_status rg_model_open_onnx(const char *path, rg_model **model)
 {
     rg_onnx *file;
     RG_TRY(rg_onnx_open(path, &file));
-    const rg_status status = make(path, file, model);
+    const rg_status status = make(path, file, 0, model);
     if (status == RG_OK)
         (*model)->file = file;
     else
         rg_onnx_close(file);
     return status;
+}
+
+rg_status rg_model_replace_head(const rg_model *model, int64_t classes, rg_model **replaced)
+{
+    RG_TRY(make(model->name, model->onnx, classes, replaced));
+    (*replaced)->file = model->file;
+    (*replaced)->base = rg_model_retain(model);
+    return RG_OK;
 }
 
 /* ---- what a model says of its images ---- */

@@ -3,6 +3,7 @@
 /* Networks: the graph of a model, with parameter shapes that follow from the images. */
 #include "train/layer_rules.h"
 #include "train/model_onnx.h"
+#include "train/patterns.h"
 #include "train/scores.h"
 
 #include "core/memory.h"
@@ -79,6 +80,12 @@ static rg_status add_parameter(builder *b, const char *input, rg_value **value)
     snprintf(name, sizeof name, "%s.%s", b->layer->label, input);
     *value = made.value = rg_graph_parameter(network->graph, name, &desc);
     RG_TRY(rg_graph_status(network->graph));
+    rg_layer_weight_order(b->layer, input, desc.rank, made.order);
+    made.head = b->layer == &b->model->layers[b->model->layers_count - 1];
+    if (rg_patterns_match(b->options->freeze, name)) {
+        made.trained = false;
+        RG_TRY(rg_value_stop_gradient(made.value));
+    }
     RG_TRY(rg_grow(allocator, (void **)&network->parameters, &network->parameters_capacity,
                    network->parameters_count, sizeof network->parameters[0]));
     network->parameters[network->parameters_count++] = made;
@@ -161,7 +168,7 @@ static rg_status build_layer(builder *b, size_t index)
     b->rule = rg_layer_rule_of(b->layer->op);
     memcpy(b->desc, b->layer->desc, sizeof b->desc);
     if (b->rule->adjust != NULL)
-        b->rule->adjust(b->desc, b->options, index);
+        b->rule->adjust(b->desc, b->options, b->layer, index);
     if (b->rule->left_out && !b->options->training) {
         const int32_t from = b->layer->from_count > 0 ? b->layer->from[0] : (int32_t)index - 1;
         *made = b->network->layers[from];
@@ -204,16 +211,19 @@ static rg_status check_last_layer(const builder *b)
 }
 
 /* The last layer has a row of classes for each label, or a number for each target. */
-static rg_status check_outputs(const char *name, const rg_network_desc *o, const rg_tensor_desc *y)
+static rg_status check_outputs(const rg_network *network, const char *name,
+                               const rg_network_desc *o, const rg_tensor_desc *y)
 {
     const bool rows = o->target == RG_TARGET_CLASS || o->target == RG_TARGET_MASK;
     char shape[RG_SHAPE_TEXT];
-    RG_CHECK(o->target != RG_TARGET_CLASS || (y->rank > 1 && y->dims[y->rank - 1] == o->classes &&
-                                              rg_shape_count(y) == o->classes),
-             RG_MALFORMED,
-             "%s: the output of the last layer is %s for one image; it must have one element for "
-             "each of the %d classes",
-             name, rg_shape_text(y, shape), o->classes);
+    RG_CHECK(
+        o->target != RG_TARGET_CLASS ||
+            (y->rank > 1 && y->dims[y->rank - 1] == o->classes && rg_shape_count(y) == o->classes),
+        RG_MALFORMED,
+        "%s: the output of the last layer is %s for one image; it must have one element for "
+        "each of the %d classes%s",
+        name, rg_shape_text(y, shape), o->classes,
+        network->model != NULL ? "; --head auto, or head of rg_trainer_desc, replaces it" : "");
     RG_CHECK(rg_shape_count(y) == rg_network_outputs(o) && y->rank > 1 &&
                  (!rows || y->dims[y->rank - 1] == o->classes),
              RG_MALFORMED,
@@ -227,7 +237,7 @@ rg_status rg_network_add_results(rg_network *network, const rg_network_desc *opt
                                  const char *name, rg_value *logits, const rg_tensor_desc *desc)
 {
     const bool rows = options->target == RG_TARGET_CLASS || options->target == RG_TARGET_MASK;
-    RG_TRY(check_outputs(name, options, desc));
+    RG_TRY(check_outputs(network, name, options, desc));
     rg_loss_desc loss = rg_loss_desc_default();
     loss.labels = rows ? RG_LOSS_CLASS_LABELS : RG_LOSS_DENSE_LABELS;
     loss.kind = rg_network_loss(options);
@@ -427,6 +437,8 @@ rg_status rg_model_plan(const rg_model *model, const rg_network_desc *desc, rg_d
     *plan = NULL;
     RG_CHECK_NOT_NULL(model);
     RG_CHECK_NOT_NULL(device);
+    RG_CHECK(model->onnx == NULL || model->file != NULL, RG_INVALID_ARGUMENT,
+             "%s: the model has no weights; open its file", model->name);
     RG_TRY(check_desc(__func__, desc, &checked));
     RG_TRY(rg_network_create(model, &checked, &network));
     rg_status status = rg_plan_create(device, network.graph, &options, &made);

@@ -7,11 +7,18 @@
 #include "core/memory.h"
 #include "core/shape.h"
 #include "onnx/onnx_write.h"
+#include "train/patterns.h"
 #include "train/scores.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static const rg_allocator *const allocator = &rg_default_allocator;
+
+static bool is_frozen(const void *context, const char *name)
+{
+    return rg_patterns_match(context, name);
+}
 
 static rg_status import(const rg_onnx *model, const rg_network_desc *o, rg_onnx_network **network)
 {
@@ -20,7 +27,9 @@ static rg_status import(const rg_onnx *model, const rg_network_desc *o, rg_onnx_
                                     .width = o->width,
                                     .channels = o->channels,
                                     .without_softmax = loss == RG_LOSS_SOFTMAX_CROSS_ENTROPY,
-                                    .without_sigmoid = loss == RG_LOSS_SIGMOID_CROSS_ENTROPY };
+                                    .without_sigmoid = loss == RG_LOSS_SIGMOID_CROSS_ENTROPY,
+                                    .is_frozen = is_frozen,
+                                    .context = o->freeze };
     rg_onnx_options options = rg_onnx_options_default();
     options.training = o->training;
     options.has_dtype = true;
@@ -74,11 +83,34 @@ static rg_status list_layers(rg_network *network, const rg_tensor_desc *images)
 
 /* ---- parameters ---- */
 
-static rg_status add_parameter(rg_network *network, const rg_onnx_tensor_info *info)
+/* The last layer starts anew where it was replaced. */
+static void start_head(const rg_onnx_head *head, const rg_onnx_tensor_info *info, bool replaced,
+                       rg_network_parameter *made)
 {
-    rg_network_parameter made = { .value = info->value, .trained = info->trained, .stored = true };
+    const bool w = head->w != NULL && strcmp(head->w->name, info->name) == 0;
+    const bool b = head->b != NULL && strcmp(head->b->name, info->name) == 0;
+    made->head = w || b;
+    if (!replaced || !made->head)
+        return;
+    made->stored = false;
+    made->start = w ? RG_START_NORMAL : RG_START_ZERO;
+    if (w)
+        made->deviation = sqrt((double)head->classes / (double)rg_shape_count(&info->desc));
+}
+
+static rg_status add_parameter(rg_network *network, const rg_onnx_head *head,
+                               const rg_onnx_tensor_info *info)
+{
+    const bool frozen = rg_patterns_match(network->options.freeze, info->name);
+    rg_network_parameter made = { .value = info->value,
+                                  .trained = info->trained && !frozen,
+                                  .stored = true };
+    if (frozen)
+        RG_TRY(rg_value_stop_gradient(info->value));
+    memcpy(made.order, info->order, sizeof made.order);
     /* weight decay is for those with a row of inputs for each output */
     made.start = info->desc.rank >= 2 ? RG_START_NORMAL : RG_START_ZERO;
+    start_head(head, info, network->model->base != NULL, &made);
     RG_TRY(rg_grow(allocator, (void **)&network->parameters, &network->parameters_capacity,
                    network->parameters_count, sizeof network->parameters[0]));
     network->parameters[network->parameters_count++] = made;
@@ -89,6 +121,9 @@ static rg_status add_parameter(rg_network *network, const rg_onnx_tensor_info *i
 static rg_status take_tensors(const rg_onnx_network *imported, rg_network *network,
                               rg_onnx_tensor_info *output)
 {
+    rg_onnx_head head;
+    if (rg_onnx_find_head(imported->model, &head) != RG_OK)
+        head = (rg_onnx_head){ .w = NULL }; /* of no account until it is replaced */
     for (size_t i = 0; i < imported->entry_count; i++) {
         const rg_onnx_tensor_info *info = &imported->entries[i].info;
         if (info->role == RG_ONNX_INPUT)
@@ -96,7 +131,7 @@ static rg_status take_tensors(const rg_onnx_network *imported, rg_network *netwo
         else if (info->role == RG_ONNX_OUTPUT)
             *output = *info;
         else
-            RG_TRY(add_parameter(network, info));
+            RG_TRY(add_parameter(network, &head, info));
     }
     RG_CHECK(output->value != NULL, RG_UNSUPPORTED, "the network has no output");
     RG_CHECK(network->images != NULL, RG_UNSUPPORTED, "nothing reads the images");
@@ -165,13 +200,23 @@ static rg_status write_values(const rg_onnx_network *file, const rg_onnx_entry *
     return status;
 }
 
+static bool is_stored(const rg_network *network, const char *name)
+{
+    for (size_t i = 0; i < network->parameters_count; i++) {
+        if (strcmp(network->parameters[i].value->name, name) == 0)
+            return network->parameters[i].stored;
+    }
+    return false;
+}
+
 /* A parameter, and its copy of 32 bits where it has 16. One that the plan does not need is not in
  * it. */
-static rg_status start_entry(const rg_onnx_network *file, const rg_onnx_entry *entry, rg_plan *plan)
+static rg_status start_entry(const rg_network *network, const rg_onnx_network *file,
+                             const rg_onnx_entry *entry, rg_plan *plan)
 {
     rg_tensor *tensor;
     char master[300];
-    if (entry->info.role != RG_ONNX_PARAMETER ||
+    if (entry->info.role != RG_ONNX_PARAMETER || !is_stored(network, entry->info.name) ||
         rg_plan_parameter(plan, entry->info.name, &tensor) != RG_OK)
         return RG_OK;
     RG_TRY(write_values(file, entry, tensor));
@@ -188,7 +233,7 @@ rg_status rg_network_start_onnx(const rg_network *network, rg_plan *plan)
     RG_TRY(import(network->model->file, &network->options, &file));
     rg_status status = RG_OK;
     for (size_t i = 0; i < file->entry_count && status == RG_OK; i++) {
-        status = start_entry(file, &file->entries[i], plan);
+        status = start_entry(network, file, &file->entries[i], plan);
         if (status != RG_OK)
             rg_error_prefix("%s: parameter '%.80s': ", network->model->name,
                             file->entries[i].info.name);

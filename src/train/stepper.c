@@ -40,8 +40,13 @@ static rg_status record_numbers(rg_stepper *t, rg_plan *plan, rg_step_slot *s)
 {
     const rg_step_numbers *n = &s->numbers;
     const bool wide = t->options.network.dtype == RG_F64;
-    RG_TRY(record_number(s->commands, plan, "rate", wide ? (const void *)&n->rate64 : &n->rate,
-                         wide ? sizeof n->rate64 : sizeof n->rate));
+    for (int32_t i = 0; i <= rg_rates_count(t->options.rates); i++) {
+        char name[RG_STEP_RATE_NAME];
+        rg_stepper_rate_name(i, name);
+        RG_TRY(record_number(s->commands, plan, name,
+                             wide ? (const void *)&n->rates64[i] : &n->rates[i],
+                             wide ? sizeof n->rates64[i] : sizeof n->rates[i]));
+    }
     return record_number(s->commands, plan, "step", &n->step, sizeof n->step);
 }
 
@@ -105,6 +110,17 @@ static rg_step_share share_of(const rg_stepper *t)
                                               : RG_STEP_SHARE_MIDDLE;
 }
 
+/* Rates of patterns follow the schedule as the rate of all does. */
+static void fill_rates(const rg_stepper *t, double rate, rg_step_numbers *n)
+{
+    const rg_stepper_options *o = &t->options;
+    for (int32_t i = 0; i <= rg_rates_count(o->rates); i++) {
+        const double own = i == 0 ? rate : rate * (rg_rates_at(o->rates, i) / o->base_rate);
+        n->rates64[i] = own;
+        n->rates[i] = (float)own;
+    }
+}
+
 rg_status rg_stepper_step(rg_stepper *t, const void *images, const void *labels, int64_t count,
                           double rate, rg_outcome *outcome)
 {
@@ -114,9 +130,8 @@ rg_status rg_stepper_step(rg_stepper *t, const void *images, const void *labels,
     const rg_step_share which = share_of(t);
     RG_TRY(rg_slot_fit(t, s, count, t->micro != NULL));
     RG_TRY(rg_slot_write(t, s, images, labels));
-    s->numbers = (rg_step_numbers){
-        .rate64 = rate, .rate = (float)rate, .step = t->steps + 1, .batch = t->batches
-    };
+    s->numbers = (rg_step_numbers){ .step = t->steps + 1, .batch = t->batches };
+    fill_rates(t, rate, &s->numbers);
     const rg_status status =
         t->micro != NULL ? start_micro(t, t->plans[which], s) : start(t, t->plans[which], s);
     if (status != RG_OK) {
@@ -280,4 +295,11 @@ rg_status rg_stepper_parameter(rg_stepper *t, int32_t index, const char **name, 
         }
     }
     return RG_OK;
+}
+
+bool rg_stepper_find(rg_stepper *t, const char *name, rg_tensor **tensor)
+{
+    return rg_plan_parameter(rg_stepper_plan(t), name, tensor) == RG_OK ||
+           (t->micro != NULL &&
+            rg_plan_parameter(t->plans[RG_STEP_SHARE_LAST], name, tensor) == RG_OK);
 }

@@ -12,6 +12,8 @@
 
 typedef struct rg_stepper_options {
     rg_network_desc network; /* training is set by the stepper */
+    const char *rates;       /* "pattern=rate,…" or NULL; lives as long as the stepper */
+    double base_rate;        /* what `rate` of a step would be without a schedule */
     rg_optimizer_kind optimizer;
     double momentum;       /* of sgd */
     double decay;          /* of weights: decoupled for adam, l2 for others */
@@ -80,5 +82,7 @@ rg_plan *rg_stepper_plan(rg_stepper *stepper);
 /* All parameters, of the network and of the optimizer, one by one; *name is NULL past the last. */
 rg_status rg_stepper_parameter(rg_stepper *stepper, int32_t index, const char **name,
                                rg_tensor **tensor);
+/* One of them by its name; false: there is none. */
+bool rg_stepper_find(rg_stepper *stepper, const char *name, rg_tensor **tensor);
 
 #endif

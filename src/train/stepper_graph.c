@@ -19,13 +19,24 @@ static rg_parameter_copy copy_of(rg_dtype dtype)
 }
 
 typedef struct rate_and_step {
-    rg_value *rate, *step;
+    rg_value *rates[1 + RG_MOST_RATES], *step;
 } rate_and_step;
 
+void rg_stepper_rate_name(int32_t index, char name[RG_STEP_RATE_NAME])
+{
+    if (index == 0)
+        snprintf(name, RG_STEP_RATE_NAME, "rate");
+    else
+        snprintf(name, RG_STEP_RATE_NAME, "rate%d", index);
+}
+
 static rg_node *add_update(const rg_stepper *t, const rg_network *network,
-                           const rg_network_parameter *p, rg_value *gradient, rate_and_step n)
+                           const rg_network_parameter *p, rg_value *gradient,
+                           const rate_and_step *n)
 {
     const rg_stepper_options *o = &t->options;
+    double own;
+    rg_value *rate = n->rates[rg_rates_find(o->rates, p->value->name, &own)];
     const rg_parameter_copy copy = copy_of(p->value->desc.dtype);
     const bool decays = p->start == RG_START_NORMAL && o->decay > 0; /* weights alone */
     rg_gradient_rules rules = { .clip_minimum = -INFINITY,
@@ -42,21 +53,21 @@ static rg_node *add_update(const rg_stepper *t, const rg_network *network,
         d.momentum = o->momentum;
         d.gradient = rules;
         d.copy = copy;
-        return rg_graph_update(graph, "sgd", &d, p->value, gradient, n.rate, NULL, NULL);
+        return rg_graph_update(graph, "sgd", &d, p->value, gradient, rate, NULL, NULL);
     }
     if (o->optimizer == RG_OPTIMIZER_RMSPROP) {
         rg_rmsprop_desc d = rg_rmsprop_desc_default();
         d.form = RG_UPDATE_TORCH;
         d.gradient = rules;
         d.copy = copy;
-        return rg_graph_update(graph, "rmsprop", &d, p->value, gradient, n.rate, NULL, NULL);
+        return rg_graph_update(graph, "rmsprop", &d, p->value, gradient, rate, NULL, NULL);
     }
     rg_adam_desc d = rg_adam_desc_default();
     d.form = RG_UPDATE_TORCH;
     d.decay = decays ? o->decay : 0;
     d.gradient = rules;
     d.copy = copy;
-    return rg_graph_update(graph, "adam", &d, p->value, gradient, n.rate, n.step, NULL);
+    return rg_graph_update(graph, "adam", &d, p->value, gradient, rate, n->step, NULL);
 }
 
 /* The sum of gradients over the batches of a step. */
@@ -87,9 +98,12 @@ static rate_and_step add_numbers(const rg_stepper *t, rg_graph *graph, rg_step_s
     const rg_dtype real = t->options.network.dtype == RG_F64 ? RG_F64 : RG_F32;
     const rg_tensor_desc rate = rg_tensor_desc_dense(real, 0, NULL);
     const rg_tensor_desc step = rg_tensor_desc_dense(RG_I64, 0, NULL);
-    rate_and_step n = { NULL, NULL };
-    if (which == RG_STEP_SHARE_LAST)
-        n.rate = rg_graph_parameter(graph, "rate", &rate);
+    rate_and_step n = { .step = NULL };
+    for (int32_t i = 0; which == RG_STEP_SHARE_LAST && i <= rg_rates_count(t->options.rates); i++) {
+        char name[RG_STEP_RATE_NAME];
+        rg_stepper_rate_name(i, name);
+        n.rates[i] = rg_graph_parameter(graph, name, &rate);
+    }
     if (which == RG_STEP_SHARE_LAST && t->options.optimizer == RG_OPTIMIZER_ADAM)
         n.step = rg_graph_parameter(graph, "step", &step);
     return n;
@@ -117,7 +131,7 @@ static rg_status make_training(rg_stepper *t, const rg_model *model, rg_step_sha
         if (t->options.accumulate > 1)
             gradient = add_sum(network, p, which, gradient, false);
         if (which == RG_STEP_SHARE_LAST)
-            (void)add_update(t, network, p, gradient, n);
+            (void)add_update(t, network, p, gradient, &n);
     }
     return rg_graph_status(network->graph);
 }
@@ -126,7 +140,7 @@ static rg_status make_training(rg_stepper *t, const rg_model *model, rg_step_sha
 
 /* What becomes of the sum of a piece: a step of the optimizer, or a new running statistic. */
 static void add_piece(const rg_stepper *t, const rg_network *network, const rg_network_parameter *p,
-                      rg_value *sum, rg_step_share which, rate_and_step n)
+                      rg_value *sum, rg_step_share which, const rate_and_step *n)
 {
     rg_neuron_desc copy = rg_neuron_desc_default();
     copy.kind = RG_NEURON_NONE;
@@ -145,6 +159,8 @@ static void add_piece(const rg_stepper *t, const rg_network *network, const rg_n
 static rg_status make_update(const rg_stepper *t, rg_step_share which, rg_network *network)
 {
     const rg_micro *m = t->micro;
+    network->model = t->network.model;
+    network->options = t->network.options;
     RG_TRY(rg_graph_create(&network->graph));
     const rate_and_step n = add_numbers(t, network->graph, which);
     RG_TRY(rg_allocate_array(m->count, sizeof *network->parameters, &network->parameters));
@@ -157,7 +173,7 @@ static rg_status make_update(const rg_stepper *t, rg_step_share which, rg_networ
         rg_value *sum = rg_graph_source(network->graph, piece->name);
         p->value = rg_graph_parameter(network->graph, of->value->name, &of->value->desc);
         RG_TRY(rg_graph_status(network->graph));
-        add_piece(t, network, p, sum, which, n);
+        add_piece(t, network, p, sum, which, &n);
     }
     return rg_graph_status(network->graph);
 }

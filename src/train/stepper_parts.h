@@ -7,12 +7,13 @@
 #define RG_TRAIN_STEPPER_PARTS_H
 
 #include "train/scores.h"
+#include "train/patterns.h"
 #include "train/stepper.h"
 
 /* Numbers that change from batch to batch. */
 typedef struct rg_step_numbers {
-    double rate64;
-    float rate;
+    double rates64[1 + RG_MOST_RATES]; /* that of all, then those of patterns */
+    float rates[1 + RG_MOST_RATES];
     int64_t step, batch;
 } rg_step_numbers;
 
@@ -102,6 +103,10 @@ rg_step_range rg_stepper_range(const rg_stepper *stepper, int64_t count, int64_t
 
 /* Makes the networks and plans of a stepper that has its options, device and queue. */
 rg_status rg_stepper_make_plans(rg_stepper *stepper, const rg_model *model);
+
+/* The parameter with the rate of pattern `index`; 0: that of all. */
+enum { RG_STEP_RATE_NAME = 16 };
+void rg_stepper_rate_name(int32_t index, char name[RG_STEP_RATE_NAME]);
 
 /* The slot of the batch that was started last. */
 const rg_step_slot *rg_stepper_last_slot(const rg_stepper *stepper);

@@ -2,6 +2,8 @@
 /* Copyright The retrograde authors */
 /* Trainers: creation, resumption from a checkpoint, and epochs of training. */
 #include "train/dataset.h"
+#include "train/model_onnx.h"
+#include "train/patterns.h"
 #include "train/scores.h"
 #include "train/trainer.h"
 
@@ -28,7 +30,11 @@ static rg_status begin(rg_device *device, rg_trainer **trainer)
 
 static rg_stepper_options stepper_options(const rg_trainer *t)
 {
-    return (rg_stepper_options){ .network = t->state.network,
+    rg_network_desc network = t->state.network;
+    network.freeze = t->desc.freeze;
+    return (rg_stepper_options){ .network = network,
+                                 .rates = t->desc.rates,
+                                 .base_rate = rg_trainer_desc_base_rate(&t->desc),
                                  .optimizer = t->desc.optimizer,
                                  .momentum = t->desc.momentum,
                                  .decay = t->desc.decay,
@@ -37,49 +43,6 @@ static rg_stepper_options stepper_options(const rg_trainer *t)
                                  .micro_batches = (int32_t)t->desc.micro_batches,
                                  .group = t->desc.group,
                                  .seed = (uint64_t)t->desc.seed };
-}
-
-/* The loss that is asked for must take the targets; classes and masks have one alone. */
-static rg_status choose_loss(rg_trainer *t, const rg_dataset_info *info)
-{
-    rg_network_desc *n = &t->state.network;
-    const bool dense = info->target == RG_TARGET_LABELS || info->target == RG_TARGET_VALUES;
-    const bool softmax = t->desc.loss == RG_LOSS_SOFTMAX_CROSS_ENTROPY;
-    RG_CHECK(!t->desc.has_loss || softmax == !dense, RG_INVALID_ARGUMENT,
-             dense ? "loss softmax_cross_entropy needs one class for each image, but the data has "
-                     "numbers"
-                   : "the data has classes, for which the loss is softmax_cross_entropy");
-    n->target = info->target;
-    n->outputs = info->target == RG_TARGET_CLASS ? 0 : info->targets;
-    n->has_loss = dense && t->desc.has_loss;
-    n->loss = t->desc.loss;
-    n->loss = rg_network_loss(n);
-    n->has_loss = dense;
-    return RG_OK;
-}
-
-/* What a checkpoint keeps of a data set. */
-static rg_status describe_set(rg_trainer *t, const rg_dataset *set)
-{
-    rg_run_state *s = &t->state;
-    rg_dataset_info info;
-    void *memory;
-    RG_TRY(rg_dataset_get_info(set, &info));
-    s->network = (rg_network_desc){ .size = sizeof s->network,
-                                    .dtype = t->desc.dtype,
-                                    .height = info.height,
-                                    .width = info.width,
-                                    .channels = info.channels,
-                                    .classes = info.classes,
-                                    .seed = t->desc.seed };
-    s->resize = set->resized;
-    RG_TRY(choose_loss(t, &info));
-    RG_TRY(rg_dataset_measure(set, s->mean, s->deviation));
-    RG_TRY(rg_allocate_zero(allocator, (size_t)info.classes * sizeof *s->class_names, &memory));
-    s->class_names = memory;
-    for (int32_t i = 0; i < info.classes; i++)
-        RG_TRY(rg_copy_text(rg_dataset_class_name(set, i), &s->class_names[i]));
-    return RG_OK;
 }
 
 /* Opens a loader at the position of training, and computes the number of steps. */
@@ -112,14 +75,31 @@ static rg_status open_loader(rg_trainer *t, const rg_dataset *set)
     return rg_loader_seek(t->loader, s->epoch, s->position);
 }
 
+/* The model, with a new last layer where one is asked for. */
+static rg_status take_model(rg_trainer *t, const rg_model *model)
+{
+    if (t->desc.head == 0 || model->onnx == NULL) {
+        t->model = rg_model_retain(model);
+        return RG_OK;
+    }
+    const rg_network_desc *n = &t->state.network;
+    const bool rows = n->target == RG_TARGET_CLASS || n->target == RG_TARGET_MASK;
+    const int64_t needed = rows ? n->classes : n->outputs;
+    return rg_model_replace_head(model, t->desc.head > 0 ? t->desc.head : needed, &t->model);
+}
+
 static rg_status make_new(rg_trainer *t, const rg_model *model, const rg_dataset *set)
 {
-    t->model = rg_model_retain(model);
-    RG_TRY(rg_copy_text(model->name, &t->state.model_name));
-    RG_TRY(rg_copy_text(model->text, &t->state.model));
-    RG_TRY(describe_set(t, set));
+    RG_CHECK(model->onnx == NULL || model->file != NULL, RG_INVALID_ARGUMENT,
+             "%s: the model has no weights; open its file", model->name);
+    RG_TRY(rg_trainer_describe_set(t, set));
+    RG_TRY(take_model(t, model));
+    RG_TRY(rg_copy_text(t->model->name, &t->state.model_name));
+    RG_TRY(rg_copy_text(t->model->text, &t->state.model));
     const rg_stepper_options options = stepper_options(t);
     RG_TRY(rg_stepper_create(t->device, t->model, &options, &t->stepper));
+    RG_TRY(
+        rg_patterns_check_network(rg_stepper_network(t->stepper), t->desc.freeze, t->desc.rates));
     return open_loader(t, set);
 }
 
@@ -159,6 +139,10 @@ static rg_status check_kept(const rg_trainer *t)
     RG_CHECK(t->desc.dtype == t->state.network.dtype, RG_INVALID_ARGUMENT,
              "dtype is %s, the network is in %s", rg_dtype_name(t->desc.dtype),
              rg_dtype_name(t->state.network.dtype));
+    RG_CHECK(strcmp(t->desc.freeze, kept.freeze) == 0 && strcmp(t->desc.rates, kept.rates) == 0 &&
+                 t->desc.head == kept.head && t->desc.normalize == kept.normalize,
+             RG_INVALID_ARGUMENT,
+             "freeze, rates, head and normalize cannot change where training goes on");
     RG_CHECK(t->desc.optimizer == kept.optimizer && t->desc.accumulate == kept.accumulate,
              RG_INVALID_ARGUMENT, "optimizer and accumulate cannot change where training goes on");
     return RG_OK;
@@ -243,41 +227,16 @@ rg_status rg_trainer_load(rg_device *device, const char *path, rg_trainer **trai
     return finish_create(t, make_loaded(t, path), trainer);
 }
 
-/* What rg_trainer_open() knows without a data set. */
-static rg_status describe_model(rg_trainer *t, const rg_model *model)
-{
-    rg_run_state *s = &t->state;
-    int64_t height, width, channels;
-    void *memory;
-    RG_TRY(rg_model_input(model, &height, &width, &channels));
-    RG_CHECK(height > 0 && width > 0 && channels > 0 && channels <= RG_DATASET_CHANNELS,
-             RG_INVALID_ARGUMENT,
-             "%s: the file leaves the size of the images open; a data set must be given",
-             model->name);
-    s->network = rg_network_desc_default();
-    RG_TRY(rg_model_describe(model, &s->network));
-    s->resize = 1;
-    for (int i = 0; i < RG_DATASET_CHANNELS; i++)
-        s->deviation[i] = 1;
-    RG_TRY(
-        rg_allocate_zero(allocator, (size_t)s->network.classes * sizeof *s->class_names, &memory));
-    s->class_names = memory;
-    for (int32_t i = 0; i < s->network.classes; i++) {
-        char number[16];
-        snprintf(number, sizeof number, "%d", i);
-        RG_TRY(rg_copy_text(number, &s->class_names[i]));
-    }
-    return RG_OK;
-}
-
-static rg_status make_opened(rg_trainer *t, const rg_model *model, const rg_dataset *set)
+static rg_status make_opened(rg_trainer *t, const rg_model *model, const rg_dataset *set,
+                             rg_normalize_kind normalize)
 {
     RG_CHECK(model->file != NULL, RG_INVALID_ARGUMENT,
              "%s: the model has no weights; a network must be trained before it is used",
              model->name);
     t->model = rg_model_retain(model);
     t->desc = rg_trainer_desc_default();
-    RG_TRY(set != NULL ? describe_set(t, set) : describe_model(t, model));
+    t->desc.normalize = normalize;
+    RG_TRY(set != NULL ? rg_trainer_describe_set(t, set) : rg_trainer_describe_model(t, model));
     const rg_stepper_options options = { .network = t->state.network,
                                          .accumulate = 1,
                                          .use_only = true };
@@ -286,15 +245,17 @@ static rg_status make_opened(rg_trainer *t, const rg_model *model, const rg_data
 }
 
 rg_status rg_trainer_open(rg_device *device, const rg_model *model, const rg_dataset *set,
-                          rg_trainer **trainer)
+                          rg_normalize_kind normalize, rg_trainer **trainer)
 {
     rg_trainer *t;
     RG_CHECK_NOT_NULL(trainer);
     *trainer = NULL;
     RG_CHECK_NOT_NULL(device);
     RG_CHECK_NOT_NULL(model);
+    RG_CHECK((unsigned)normalize <= RG_NORMALIZE_IMAGENET, RG_INVALID_ARGUMENT,
+             "rg_trainer_open: normalize is %d, which is none", (int)normalize);
     RG_TRY(begin(device, &t));
-    return finish_create(t, make_opened(t, model, set), trainer);
+    return finish_create(t, make_opened(t, model, set, normalize), trainer);
 }
 
 void rg_trainer_destroy(rg_trainer *t)

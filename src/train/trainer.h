@@ -50,6 +50,12 @@ void rg_trainer_part(const rg_trainer *trainer, rg_loader_desc *desc);
 /* Checks that all ranks train the same, and gives them the parameters of rank 0. */
 rg_status rg_trainer_join(rg_trainer *trainer, const rg_dataset *set);
 
+/* ---- trainer_set.c ---- */
+
+/* Fills in the state: what it keeps of a data set, and what a model says without one. */
+rg_status rg_trainer_describe_set(rg_trainer *trainer, const rg_dataset *set);
+rg_status rg_trainer_describe_model(rg_trainer *trainer, const rg_model *model);
+
 /* ---- trainer_history.c ---- */
 
 /* Allocates the losses, as many as the whole training needs. */

@@ -7,6 +7,7 @@
 #include "core/dtype.h"
 #include "core/memory.h"
 #include "core/number.h"
+#include "train/patterns.h"
 
 #include <retrograde/schedule.h>
 
@@ -18,6 +19,7 @@
 
 static const char *const optimizers[] = { "sgd", "rmsprop", "adam", NULL };
 static const char *const schedules[] = { "constant", "step", "cosine", NULL };
+static const char *const normalizations[] = { "data", "none", "imagenet", NULL };
 static const char *const loss_names[] = { NULL }; /* which have a table of their own */
 
 static const struct {
@@ -75,7 +77,7 @@ rg_trainer_desc rg_trainer_desc_default(void)
 
 /* ---- the fields ---- */
 
-typedef enum kind { COUNT, REAL, FLAG, NAME } kind;
+typedef enum kind { COUNT, REAL, FLAG, NAME, TEXT, HEAD } kind;
 
 static const struct field {
     const char *name;
@@ -102,6 +104,10 @@ static const struct field {
     { "crop", COUNT, offsetof(rg_trainer_desc, crop), 0, 1024, NULL },
     { "mirror", FLAG, offsetof(rg_trainer_desc, mirror), 0, 1, NULL },
     { "seed", COUNT, offsetof(rg_trainer_desc, seed), 0, 0x1p63, NULL },
+    { "normalize", NAME, offsetof(rg_trainer_desc, normalize), 0, 0, normalizations },
+    { "head", HEAD, offsetof(rg_trainer_desc, head), 0, 0, NULL },
+    { "freeze", TEXT, offsetof(rg_trainer_desc, freeze), 0, 0, NULL },
+    { "rates", TEXT, offsetof(rg_trainer_desc, rates), 0, 0, NULL },
 };
 enum { FIELDS = sizeof fields / sizeof fields[0] };
 
@@ -135,7 +141,31 @@ rg_status rg_schedule_parse(const char *name, rg_schedule_kind *schedule)
     return RG_OK;
 }
 
+rg_status rg_normalize_parse(const char *name, rg_normalize_kind *normalize)
+{
+    RG_CHECK_NOT_NULL(name);
+    RG_CHECK_NOT_NULL(normalize);
+    const int found = find_name(normalizations, name);
+    RG_CHECK(found >= 0, RG_INVALID_ARGUMENT, "normalize must be data, none or imagenet, not '%s'",
+             name);
+    *normalize = (rg_normalize_kind)found;
+    return RG_OK;
+}
+
 /* ---- checks ---- */
+
+static rg_status check_tuning(const rg_trainer_desc *desc)
+{
+    RG_CHECK((unsigned)desc->normalize <= RG_NORMALIZE_IMAGENET, RG_INVALID_ARGUMENT,
+             "normalize is %d, which is none", (int)desc->normalize);
+    RG_CHECK(desc->head >= RG_HEAD_AUTO && desc->head <= RG_DATASET_CLASSES, RG_INVALID_ARGUMENT,
+             "head must be auto or between 1 and %d, not %" PRId64, RG_DATASET_CLASSES, desc->head);
+    RG_CHECK(memchr(desc->freeze, 0, sizeof desc->freeze) != NULL &&
+                 memchr(desc->rates, 0, sizeof desc->rates) != NULL,
+             RG_INVALID_ARGUMENT, "freeze and rates must end with 0");
+    RG_TRY(rg_patterns_check("freeze", desc->freeze));
+    return rg_rates_check(desc->rates);
+}
 
 /* A number of either kind. The bounds of counts are doubles, which hold them exactly. */
 static rg_status check_number(const struct field *f, const void *at)
@@ -166,6 +196,7 @@ rg_status rg_trainer_desc_check(const rg_trainer_desc *desc)
              "optimizer is %d, which is none", (int)desc->optimizer);
     RG_CHECK((unsigned)desc->schedule <= RG_SCHEDULE_COSINE, RG_INVALID_ARGUMENT,
              "schedule is %d, which is none", (int)desc->schedule);
+    RG_TRY(check_tuning(desc));
     for (size_t i = 0; i < FIELDS; i++)
         RG_TRY(check_number(&fields[i], (const char *)desc + fields[i].offset));
     RG_CHECK((desc->micro_batches & (desc->micro_batches - 1)) == 0, RG_INVALID_ARGUMENT,
@@ -227,6 +258,8 @@ static const char *name_of(const struct field *f, const rg_trainer_desc *desc)
         return rg_dtype_name(desc->dtype);
     if (f->names == loss_names)
         return loss_name(desc);
+    if (f->names == normalizations)
+        return normalizations[desc->normalize];
     return f->names == optimizers ? optimizers[desc->optimizer] : schedules[desc->schedule];
 }
 
@@ -250,20 +283,29 @@ static void value_text(const struct field *f, const rg_trainer_desc *desc, char 
     case NAME:
         snprintf(text, size, "%s", name_of(f, desc));
         break;
+    case TEXT:
+        snprintf(text, size, "%s", at);
+        break;
+    case HEAD:
+        text[0] = 0;
+        if (desc->head > 0)
+            snprintf(text, size, "%" PRId64, desc->head);
+        else if (desc->head == RG_HEAD_AUTO)
+            snprintf(text, size, "auto");
+        break;
     }
 }
 
 rg_status rg_trainer_desc_text(const rg_trainer_desc *desc, char **text)
 {
-    enum { LINE = 64 };
-    char *const made = calloc(FIELDS, LINE);
+    enum { SIZE = FIELDS * 64 + 2 * RG_TRAINER_TEXT };
+    char *const made = calloc(1, SIZE);
     RG_CHECK(made != NULL, RG_OUT_OF_MEMORY, "out of memory for a checkpoint");
     size_t used = 0;
     for (size_t i = 0; i < FIELDS; i++) {
-        char value[LINE / 2];
+        char value[RG_TRAINER_TEXT];
         value_text(&fields[i], desc, value, sizeof value);
-        used +=
-            (size_t)snprintf(made + used, FIELDS * LINE - used, "%s=%s\n", fields[i].name, value);
+        used += (size_t)snprintf(made + used, SIZE - used, "%s=%s\n", fields[i].name, value);
     }
     *text = made;
     return RG_OK;
@@ -277,6 +319,8 @@ static bool set_name(const struct field *f, const char *value, rg_trainer_desc *
         desc->has_loss = strcmp(value, "auto") != 0;
         return !desc->has_loss || rg_training_loss_parse(value, &desc->loss) == RG_OK;
     }
+    if (f->names == normalizations)
+        return rg_normalize_parse(value, &desc->normalize) == RG_OK;
     return f->names == optimizers ? rg_optimizer_parse(value, &desc->optimizer) == RG_OK
                                   : rg_schedule_parse(value, &desc->schedule) == RG_OK;
 }
@@ -287,6 +331,14 @@ static bool set_value(const struct field *f, const char *value, rg_trainer_desc 
     double real;
     if (f->kind == NAME)
         return set_name(f, value, desc);
+    if (f->kind == TEXT) {
+        snprintf(at, RG_TRAINER_TEXT, "%s", value);
+        return true;
+    }
+    if (f->kind == HEAD && (value[0] == 0 || strcmp(value, "auto") == 0)) {
+        desc->head = value[0] == 0 ? 0 : RG_HEAD_AUTO;
+        return true;
+    }
     if (f->kind == REAL) {
         const bool parsed = rg_number_parse(value, &real);
         if (parsed)
@@ -308,7 +360,7 @@ static rg_status read_line(const char *line, size_t length, rg_trainer_desc *des
     for (size_t i = 0; i < FIELDS; i++) {
         const struct field *f = &fields[i];
         const size_t name = strlen(f->name);
-        char value[64];
+        char value[RG_TRAINER_TEXT];
         if (length <= name || memcmp(line, f->name, name) != 0 || line[name] != '=')
             continue;
         const size_t given = length - name - 1;

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The head of a model: the product or convolution that its first output ends with. */
+#include "onnx/onnx_train.h"
+
+#include <string.h>
+
+static const rg_proto_node *maker_of(const rg_onnx *model, const char *name)
+{
+    for (size_t i = 0; i < model->node_count; i++) {
+        for (size_t k = 0; k < model->nodes[i].output_count; k++) {
+            if (strcmp(model->nodes[i].outputs[k], name) == 0)
+                return &model->nodes[i];
+        }
+    }
+    return NULL;
+}
+
+static const rg_proto_tensor *initializer_of(const rg_onnx *model, const char *name)
+{
+    for (size_t i = 0; i < model->initializer_count; i++) {
+        if (strcmp(model->initializers[i].name, name) == 0)
+            return &model->initializers[i];
+    }
+    return NULL;
+}
+
+static int32_t readers_of(const rg_onnx *model, const char *name)
+{
+    int32_t count = 0;
+    for (size_t i = 0; i < model->node_count; i++) {
+        for (size_t k = 0; k < model->nodes[i].input_count; k++)
+            count += strcmp(model->nodes[i].inputs[k], name) == 0;
+    }
+    return count;
+}
+
+/* Operators behind the head that work with any number of channels. */
+static bool passes(const char *type)
+{
+    static const char *const types[] = {
+        "Softmax",           "LogSoftmax",  "Sigmoid",    "Flatten",  "Reshape", "Squeeze",
+        "Unsqueeze",         "Identity",    "Dropout",    "Cast",     "Relu",    "Clip",
+        "GlobalAveragePool", "AveragePool", "ReduceMean", "Transpose"
+    };
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        if (strcmp(types[i], type) == 0)
+            return true;
+    }
+    return false;
+}
+
+static rg_status take_bias(const rg_proto_tensor *bias, rg_onnx_head *head)
+{
+    head->b = bias;
+    head->b_axis = bias->rank - 1;
+    for (int32_t d = 0; d < bias->rank; d++) {
+        if (bias->dims[d] == head->classes)
+            head->b_axis = d;
+    }
+    RG_CHECK(bias->rank > 0 && bias->count == head->classes, RG_UNSUPPORTED,
+             "the last layer cannot be replaced: its bias '%.80s' has %lld elements for %lld "
+             "channels",
+             bias->name, (long long)bias->count, (long long)head->classes);
+    return RG_OK;
+}
+
+static rg_status take_weights(const rg_onnx *model, const rg_proto_node *node,
+                              const rg_proto_tensor *bias, rg_onnx_head *head)
+{
+    const bool gemm = strcmp(node->type, "Gemm") == 0, conv = strcmp(node->type, "Conv") == 0;
+    int64_t out_first = conv, group = 1;
+    RG_CHECK(node->input_count >= 2, RG_MALFORMED, "node '%.80s' has no weights", node->name);
+    head->w = initializer_of(model, node->inputs[1]);
+    if (gemm)
+        RG_TRY(rg_attribute_int(node, "transB", &out_first));
+    if (conv)
+        RG_TRY(rg_attribute_int(node, "group", &group));
+    RG_CHECK(head->w != NULL && head->w->rank >= 2 && (conv || head->w->rank == 2) && group == 1 &&
+                 readers_of(model, node->inputs[1]) == 1,
+             RG_UNSUPPORTED,
+             "the last layer, node '%.80s' (%.40s), cannot be replaced: its weights are computed, "
+             "shared or grouped",
+             node->name, node->type);
+    head->w_axis = out_first != 0 ? 0 : 1;
+    head->classes = head->w->dims[head->w_axis];
+    if (bias == NULL && node->input_count > 2 && node->inputs[2][0] != 0) {
+        bias = initializer_of(model, node->inputs[2]);
+        RG_CHECK(
+            bias != NULL && readers_of(model, node->inputs[2]) == 1, RG_UNSUPPORTED,
+            "the last layer cannot be replaced: the bias of node '%.80s' is computed or shared",
+            node->name);
+    }
+    return bias != NULL ? take_bias(bias, head) : RG_OK;
+}
+
+rg_status rg_onnx_find_head(const rg_onnx *model, rg_onnx_head *head)
+{
+    enum { MOST_STEPS = 64 };
+    const rg_proto_tensor *bias = NULL;
+    const char *name = model->output_count > 0 ? model->outputs[0].name : "";
+    *head = (rg_onnx_head){ .w = NULL };
+    for (int step = 0; step < MOST_STEPS; step++) {
+        const rg_proto_node *node = maker_of(model, name);
+        RG_CHECK(node != NULL, RG_UNSUPPORTED,
+                 "there is no last layer to replace: no node makes '%.80s'", name);
+        if (strcmp(node->type, "Gemm") == 0 || strcmp(node->type, "MatMul") == 0 ||
+            strcmp(node->type, "Conv") == 0)
+            return take_weights(model, node, bias, head);
+        const bool add = strcmp(node->type, "Add") == 0 && node->input_count == 2 && bias == NULL;
+        const rg_proto_tensor *added[2] = { NULL, NULL };
+        for (int i = 0; add && i < 2; i++)
+            added[i] = initializer_of(model, node->inputs[i]);
+        const bool biased = add && (added[0] != NULL) != (added[1] != NULL);
+        RG_CHECK((passes(node->type) || biased) && node->input_count > 0, RG_UNSUPPORTED,
+                 "there is no last layer to replace: the network ends with node '%.80s' (%.40s), "
+                 "behind no Gemm, MatMul or Conv",
+                 node->name, node->type);
+        bias = biased ? (added[0] != NULL ? added[0] : added[1]) : bias;
+        name = node->inputs[biased && added[0] != NULL ? 1 : 0];
+    }
+    return rg_fail(RG_UNSUPPORTED, "there is no last layer to replace");
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What a trainer keeps of its data set, or of a model that is used without one: images, classes,
+ * normalization, the loss. */
+#include "train/dataset.h"
+#include "train/scores.h"
+#include "train/trainer.h"
+
+#include "core/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const rg_allocator *const allocator = &rg_default_allocator;
+
+/* The loss that is asked for must take the targets; classes and masks have one alone. */
+static rg_status choose_loss(rg_trainer *t, const rg_dataset_info *info)
+{
+    rg_network_desc *n = &t->state.network;
+    const bool dense = info->target == RG_TARGET_LABELS || info->target == RG_TARGET_VALUES;
+    const bool softmax = t->desc.loss == RG_LOSS_SOFTMAX_CROSS_ENTROPY;
+    RG_CHECK(!t->desc.has_loss || softmax == !dense, RG_INVALID_ARGUMENT,
+             dense ? "loss softmax_cross_entropy needs one class for each image, but the data has "
+                     "numbers"
+                   : "the data has classes, for which the loss is softmax_cross_entropy");
+    n->target = info->target;
+    n->outputs = info->target == RG_TARGET_CLASS ? 0 : info->targets;
+    n->has_loss = dense && t->desc.has_loss;
+    n->loss = t->desc.loss;
+    n->loss = rg_network_loss(n);
+    n->has_loss = dense;
+    return RG_OK;
+}
+
+static rg_status normalize(rg_trainer *t, const rg_dataset *set)
+{
+    static const double means[] = { 0.485, 0.456, 0.406 }, deviations[] = { 0.229, 0.224, 0.225 };
+    rg_run_state *s = &t->state;
+    if (t->desc.normalize == RG_NORMALIZE_DATA && set != NULL)
+        return rg_dataset_measure(set, s->mean, s->deviation);
+    for (int i = 0; i < RG_DATASET_CHANNELS; i++) {
+        s->mean[i] = 0;
+        s->deviation[i] = 1;
+    }
+    if (t->desc.normalize != RG_NORMALIZE_IMAGENET)
+        return RG_OK;
+    RG_CHECK(s->network.channels == 3, RG_INVALID_ARGUMENT,
+             "normalize imagenet is for images of 3 channels, not %lld",
+             (long long)s->network.channels);
+    memcpy(s->mean, means, sizeof means);
+    memcpy(s->deviation, deviations, sizeof deviations);
+    return RG_OK;
+}
+
+rg_status rg_trainer_describe_set(rg_trainer *t, const rg_dataset *set)
+{
+    rg_run_state *s = &t->state;
+    rg_dataset_info info;
+    void *memory;
+    RG_TRY(rg_dataset_get_info(set, &info));
+    s->network = (rg_network_desc){ .size = sizeof s->network,
+                                    .dtype = t->desc.dtype,
+                                    .height = info.height,
+                                    .width = info.width,
+                                    .channels = info.channels,
+                                    .classes = info.classes,
+                                    .seed = t->desc.seed };
+    s->resize = set->resized;
+    RG_TRY(choose_loss(t, &info));
+    RG_TRY(normalize(t, set));
+    RG_TRY(rg_allocate_zero(allocator, (size_t)info.classes * sizeof *s->class_names, &memory));
+    s->class_names = memory;
+    for (int32_t i = 0; i < info.classes; i++)
+        RG_TRY(rg_copy_text(rg_dataset_class_name(set, i), &s->class_names[i]));
+    return RG_OK;
+}
+
+rg_status rg_trainer_describe_model(rg_trainer *t, const rg_model *model)
+{
+    rg_run_state *s = &t->state;
+    int64_t height, width, channels;
+    void *memory;
+    RG_TRY(rg_model_input(model, &height, &width, &channels));
+    RG_CHECK(height > 0 && width > 0 && channels > 0 && channels <= RG_DATASET_CHANNELS,
+             RG_INVALID_ARGUMENT,
+             "%s: the file leaves the size of the images open; a data set must be given",
+             model->name);
+    s->network = rg_network_desc_default();
+    RG_TRY(rg_model_describe(model, &s->network));
+    s->resize = 1;
+    RG_TRY(normalize(t, NULL));
+    RG_TRY(
+        rg_allocate_zero(allocator, (size_t)s->network.classes * sizeof *s->class_names, &memory));
+    s->class_names = memory;
+    for (int32_t i = 0; i < s->network.classes; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", i);
+        RG_TRY(rg_copy_text(number, &s->class_names[i]));
+    }
+    return RG_OK;
+}
