@@ -128,4 +128,5 @@ def main():
     print("%s batch %d: %s (PyTorch %s, %s, best of many)" % (given.model, given.batch, what, torch.__version__, of))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -254,6 +254,12 @@ static bool watch(void *context, const rg_trainer_progress *p)
     return !*run->interrupted;
 }
 
+static double seconds_waited(const rg_train_run *run)
+{
+    rg_group_info group;
+    return rg_group_get_info(run->group, &group) == RG_OK ? group.seconds : 0;
+}
+
 /* The rest of an epoch, or less if interrupted. */
 static rg_status train_epoch(rg_train_run *run, bool *whole)
 {
@@ -264,7 +270,10 @@ static rg_status train_epoch(rg_train_run *run, bool *whole)
     if (stops)
         return RG_OK;
     const int64_t before = run->progress.finished;
+    const double began = rg_show_clock(), waited = seconds_waited(run);
     const rg_status status = rg_trainer_train(run->trainer, 1, watch, run);
+    run->trained += rg_show_clock() - began;
+    run->waited += seconds_waited(run) - waited;
     if (status == RG_INVALID_STATE) /* training diverged */
         return nothing_saved(run, rg_error_text());
     RG_PASS(status);
@@ -319,6 +328,19 @@ static bool is_patience_over(const rg_train_run *run)
     return patience > 0 && p->best_epoch > 0 && p->finished - p->best_epoch >= patience;
 }
 
+/* What the other ranks have cost. */
+static rg_status say_shares(const rg_train_run *run)
+{
+    rg_group_info group;
+    RG_PASS(rg_group_get_info(run->group, &group));
+    if (group.size > 1 && run->trained > 0)
+        rg_show_say(&run->show,
+                    "rank 0 of %d: %.1f %% of the time of training was spent waiting for other "
+                    "ranks; it has sent %.1f MB",
+                    group.size, 100 * run->waited / run->trained, (double)group.bytes / 1e6);
+    return RG_OK;
+}
+
 rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool *done)
 {
     const rg_train_request *q = run->request;
@@ -341,7 +363,7 @@ rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool 
             return RG_OK;
     }
     *done = p->finished >= q->epochs || is_patience_over(run);
-    return RG_OK;
+    return say_shares(run);
 }
 
 /* ---- the end ---- */

@@ -24,7 +24,8 @@ typedef struct rg_train_run {
     rg_trainer_progress progress; /* of the epoch under way */
     const volatile int *interrupted;
     double began;
-    const char *good; /* the last checkpoint of this training; NULL: there is none yet */
+    double trained, waited; /* seconds of training; of these, waiting for other ranks */
+    const char *good;       /* the last checkpoint of this training; NULL: there is none yet */
 } rg_train_run;
 
 rg_status rg_train_begin(rg_train_run *run, rg_train_request *request, rg_group *group);

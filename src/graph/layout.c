@@ -381,5 +381,7 @@ rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_comma
     if (layout->replay != NULL)
         return rg_commands_launch(commands, layout->replay);
     const rg_stand_ins s = { layout->stand_ins, read, layout->inputs_count };
+    if (plan->cuts != NULL)
+        return rg_layout_encode_cut(plan, layout, commands, &s);
     return rg_commands_repeat(commands, layout->recorded, &s);
 }

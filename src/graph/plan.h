@@ -107,6 +107,16 @@ typedef struct rg_layout_plan {
     void *poison; /* bytes that overwrite what is no longer read, kept by `recorded`; or NULL */
 } rg_layout_plan;
 
+/* Where a run is interrupted while it is recorded: behind steps in their order. The function may
+ * record more, and commit and continue; it cannot fail. A run that is replayed as a whole calls it
+ * at its end. */
+typedef struct rg_plan_cuts {
+    const int32_t *steps;
+    int32_t count;
+    void (*reached)(void *context, int32_t cut, rg_commands *commands);
+    void *context;
+} rg_plan_cuts;
+
 /* A parameter that its data source changes after each run. */
 typedef struct rg_plan_update {
     int32_t parameter, gradient; /* values */
@@ -165,6 +175,7 @@ struct rg_plan {
     int32_t updates_count;
     struct rg_host_run *host_run; /* the last run with updates on the host, or NULL */
     rg_queue *own_queue;          /* of rg_plan_run_async(), or NULL */
+    const rg_plan_cuts *cuts;     /* of the run that is being encoded; NULL: none */
 };
 
 /* ---- plan.c ---- */
@@ -371,5 +382,15 @@ rg_status rg_plan_wait_updates(rg_plan *plan);
 /* After it: lets data sources record their updates, or get their gradients on the host. */
 rg_status rg_plan_encode_updates(rg_plan *plan, rg_commands *commands);
 void rg_plan_forget_updates(rg_plan *plan);
+
+/* ---- encode_cut.c ---- */
+
+/* As rg_plan_encode(), with cuts. */
+rg_status rg_plan_encode_cut(rg_plan *plan, rg_commands *commands, rg_tensor *const sources[],
+                             const rg_plan_cuts *cuts);
+/* The step that makes a result, in the layout prepared or encoded last. */
+rg_status rg_plan_result_step(const rg_plan *plan, const char *name, int32_t *step);
+rg_status rg_layout_encode_cut(const rg_plan *plan, const rg_layout_plan *layout,
+                               rg_commands *commands, const rg_stand_ins *stand_ins);
 
 #endif

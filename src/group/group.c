@@ -12,7 +12,7 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
-enum { START_SECONDS = 120 };
+enum { START_SECONDS = 60, LOCAL_START_SECONDS = 8 };
 
 rg_group_desc rg_group_desc_default(void)
 {
@@ -80,7 +80,7 @@ static rg_status join(rg_group *group, rg_group_job *job)
     group->mpi->describe(group->engine);
     group->engine[strcspn(group->engine, ",\n")] = 0; /* Open MPI tells its whole package */
     RG_TRY(check_size(group));
-    group->deadline = rg_seconds() + START_SECONDS;
+    group->deadline = rg_seconds() + LOCAL_START_SECONDS; /* MPI has waited for all ranks */
     RG_TRY(count_local(group));
     if (group->size > 1)
         RG_TRY(rg_heartbeat_start(group));
@@ -104,8 +104,17 @@ static rg_status make(rg_group *group)
     RG_TRY(rg_mpi_open(group->desc.library, l, &group->mpi));
     group->size = group->local_size = 0;
     RG_TRY(rg_group_thread_start(group));
-    rg_group_job job = { .run = join };
-    return rg_group_run(group, &job);
+    group->joining = (rg_group_job){ .run = join };
+    const int seconds = l->is_local ? LOCAL_START_SECONDS : START_SECONDS;
+    if (!rg_group_run_for(group, &group->joining, seconds)) {
+        group->is_stuck = true;
+        return rg_fail(RG_IO,
+                       "rank %d of %d has waited for the others for %d seconds: one has not begun, "
+                       "or hangs",
+                       l->rank, l->size, seconds);
+    }
+    const rg_status status = group->joining.status;
+    return status == RG_OK ? RG_OK : rg_fail(status, "%s", group->joining.text);
 }
 
 rg_status rg_group_create(const rg_group_desc *desc, rg_group **group)
@@ -123,7 +132,7 @@ rg_status rg_group_create(const rg_group_desc *desc, rg_group **group)
     const rg_status status = make(made);
     if (status == RG_OK)
         *group = made;
-    else {
+    else if (!made->is_stuck) { /* otherwise its thread is still within MPI, and it stays */
         rg_group_fail(made, rg_error_text()); /* nobody waits for the others */
         rg_group_destroy(made);
     }

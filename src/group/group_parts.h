@@ -24,6 +24,7 @@ enum { RG_GROUP_TEXT = 480, RG_GROUP_HOST = 64 };
 typedef struct rg_launcher {
     const char *name;   /* "" for none */
     int32_t rank, size; /* -1 and 0: unknown */
+    bool is_local;      /* all are on this machine */
     bool is_slurm_only; /* srun has started several, and none can find the others */
 } rg_launcher;
 rg_launcher rg_launcher_find(void);
@@ -63,7 +64,9 @@ struct rg_group {
     char (*hosts)[RG_GROUP_HOST]; /* (size) */
     const rg_mpi_table *mpi;      /* NULL: alone */
     bool is_started;              /* MPI is */
+    bool is_stuck;                /* it has not come back from its start */
     double deadline;              /* of messages while the group begins; 0: none */
+    rg_group_job joining;         /* its first job, which may never end */
     void *scratch;                /* of sums */
     size_t scratch_bytes;
     rg_heartbeat *heartbeat; /* NULL: none */
@@ -92,6 +95,8 @@ rg_status rg_group_thread_start(rg_group *group);
 void rg_group_thread_end(rg_group *group);
 /* Runs a job on the thread and waits for it. */
 rg_status rg_group_run(rg_group *group, rg_group_job *job);
+/* The same for at most so many seconds; false: the thread has not come back. */
+bool rg_group_run_for(rg_group *group, rg_group_job *job, double seconds);
 /* Starts a job, which is copied. */
 rg_status rg_group_post(rg_group *group, const rg_group_job *job);
 

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
@@ -76,6 +77,20 @@ static void wait_for(rg_group *group, const rg_group_job *job)
         pthread_cond_wait(&group->changed, &group->lock);
     pthread_mutex_unlock(&group->lock);
     group->seconds += rg_seconds() - began;
+}
+
+bool rg_group_run_for(rg_group *group, rg_group_job *job, double seconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t)seconds;
+    append(group, job);
+    pthread_mutex_lock(&group->lock);
+    while (!job->is_done && pthread_cond_timedwait(&group->changed, &group->lock, &until) == 0)
+        continue;
+    const bool done = job->is_done;
+    pthread_mutex_unlock(&group->lock);
+    return done;
 }
 
 rg_status rg_group_run(rg_group *group, rg_group_job *job)

@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ADDRESSES = 16, SECRET = 16, START_SECONDS = 30, CONNECT_MILLISECONDS = 3000 };
+enum { ADDRESSES = 16, SECRET = 16, START_SECONDS = 8, CONNECT_MILLISECONDS = 3000 };
 
 /* What rank 0 tells. */
 typedef struct beacon {

@@ -20,21 +20,23 @@ static int32_t number_of(const char *name)
 rg_launcher rg_launcher_find(void)
 {
     static const struct {
-        const char *name, *rank, *size;
+        const char *name, *rank, *size, *local_size;
     } launchers[] = {
-        { "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE" },
-        { "PMI", "PMI_RANK", "PMI_SIZE" },
-        { "PMIx", "PMIX_RANK", "SLURM_STEP_NUM_TASKS" },
-        { "MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE" },
+        { "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+          "OMPI_COMM_WORLD_LOCAL_SIZE" },
+        { "PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS" },
+        { "PMIx", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_TASKS_PER_NODE" },
+        { "MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE" },
     };
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
         const int32_t rank = number_of(launchers[i].rank), size = number_of(launchers[i].size);
         if (rank >= 0)
-            return (rg_launcher){ launchers[i].name, rank, size > 0 ? size : 0, false };
+            return (rg_launcher){ launchers[i].name, rank, size > 0 ? size : 0,
+                                  size > 0 && number_of(launchers[i].local_size) == size, false };
     }
     /* srun counts its tasks; without PMI or PMIx they have no way to find each other */
     const int32_t rank = number_of("SLURM_PROCID"), size = number_of("SLURM_STEP_NUM_TASKS");
     if (rank >= 0 && size >= 1 && getenv("SLURM_STEP_ID") != NULL)
-        return (rg_launcher){ "Slurm", rank, size, size > 1 };
-    return (rg_launcher){ "", -1, 0, false };
+        return (rg_launcher){ "Slurm", rank, size, false, size > 1 };
+    return (rg_launcher){ "", -1, 0, false, false };
 }

@@ -22,8 +22,8 @@ static rg_status record_number(rg_commands *commands, rg_plan *plan, const char 
     return rg_commands_write(commands, tensor, number, bytes, RG_LAYOUT_SAME);
 }
 
-/* Records a run of the network for one part. */
-static rg_status record_part(rg_stepper *t, rg_plan *plan, rg_step_slot *s, int32_t index)
+rg_status rg_stepper_record_part(rg_stepper *t, rg_plan *plan, rg_step_slot *s, int32_t index,
+                                 const rg_plan_cuts *cuts)
 {
     rg_step_part *part = &s->parts[index];
     const int64_t parts = t->options.micro_batches;
@@ -32,7 +32,9 @@ static rg_status record_part(rg_stepper *t, rg_plan *plan, rg_step_slot *s, int3
         part->dropout_step = s->numbers.batch * parts + (int64_t)t->rank * s->parts_count + index;
     RG_TRY(record_number(s->commands, plan, "dropout_step", &part->dropout_step,
                          sizeof part->dropout_step));
-    RG_TRY(rg_plan_encode(plan, s->commands, (rg_tensor *[]){ part->images, part->labels }));
+    rg_tensor *const sources[] = { part->images, part->labels };
+    RG_TRY(cuts != NULL ? rg_plan_encode_cut(plan, s->commands, sources, cuts)
+                        : rg_plan_encode(plan, s->commands, sources));
     return rg_slot_read(t, s, plan, index);
 }
 
@@ -61,7 +63,7 @@ static rg_status start(rg_stepper *t, rg_plan *plan, rg_step_slot *s)
 {
     RG_TRY(rg_commands_create(t->queue, &s->commands));
     RG_TRY(record_numbers(t, plan, s));
-    RG_TRY(record_part(t, plan, s, 0));
+    RG_TRY(rg_stepper_record_part(t, plan, s, 0, NULL));
     return rg_commands_commit(s->commands);
 }
 
@@ -69,14 +71,17 @@ static rg_status start(rg_stepper *t, rg_plan *plan, rg_step_slot *s)
 static rg_status start_micro(rg_stepper *t, rg_plan *update, rg_step_slot *s)
 {
     RG_TRY(rg_commands_create(t->queue, &s->commands));
-    for (int32_t i = 0; i < s->parts_count; i++) {
+    const int32_t last = s->parts_count - (t->ranks > 1);
+    for (int32_t i = 0; i < last; i++) {
         if (s->parts[i].count > 0)
-            RG_TRY(record_part(t, t->micro->gradient, s, i));
-        RG_TRY(rg_micro_add(t, s->commands, &s->parts[i], i));
+            RG_TRY(rg_stepper_record_part(t, t->micro->gradient, s, i, NULL));
+        RG_TRY(rg_micro_begin(t, s->commands, &s->parts[i], i));
+        for (size_t k = 0; k < t->micro->bucket_count; k++)
+            RG_TRY(rg_micro_add(t, s->commands, &s->parts[i], i, k));
+        rg_micro_end(t, i);
     }
     if (t->ranks > 1) {
-        RG_TRY(rg_commands_commit(s->commands));
-        RG_TRY(rg_commands_wait(s->commands));
+        RG_TRY(rg_stepper_run_last(t, s));
         drop_commands(s);
         RG_TRY(rg_stepper_reduce(t, s));
         RG_TRY(rg_commands_create(t->queue, &s->commands));

@@ -11,38 +11,133 @@ static const rg_allocator *const allocator = &rg_default_allocator;
 
 /* ---- gradients ---- */
 
-/* Summed in pieces, so that the sum of one is computed while the next is under way. */
-static rg_status sum_host(rg_stepper *t, char *elements, int64_t count)
+/* The buckets of a batch on their way: recorded one after the other, each handed to the group when
+ * its submission has run. */
+typedef struct rg_reduction {
+    rg_stepper *stepper;
+    rg_step_slot *slot;
+    char *host;  /* the sums, where the CPU has them; NULL: they are staged when all are complete */
+    size_t done; /* buckets that have run */
+    rg_status status;
+    rg_status posted; /* of handing over */
+} rg_reduction;
+
+static rg_dtype real_of(const rg_stepper *t)
 {
-    enum { BUCKET = 1 << 20 }; /* elements */
-    const rg_dtype dtype = t->options.network.dtype == RG_F64 ? RG_F64 : RG_F32;
-    rg_status status = RG_OK;
-    for (int64_t at = 0; at < count && status == RG_OK; at += BUCKET) {
-        const int64_t now = count - at < BUCKET ? count - at : BUCKET;
-        status = rg_group_sum_start(t->options.group, elements + (size_t)at * rg_dtype_size(dtype),
-                                    dtype, now);
-    }
-    const rg_status waited = rg_group_wait(t->options.group);
-    return status == RG_OK ? waited : status;
+    return t->options.network.dtype == RG_F64 ? RG_F64 : RG_F32;
 }
 
-/* On a GPU through memory of the host. */
-static rg_status sum_gradients(rg_stepper *t)
+static rg_status start_bucket(rg_stepper *t, char *host, size_t bucket)
+{
+    const rg_micro_bucket *b = &t->micro->buckets[bucket];
+    return rg_group_sum_start(t->options.group,
+                              host + (size_t)b->offset * rg_dtype_size(real_of(t)), real_of(t),
+                              b->count);
+}
+
+/* Submissions run in their order, so that buckets come in theirs. */
+static void on_run(void *context, rg_status outcome)
+{
+    rg_reduction *r = context;
+    if (outcome == RG_OK && r->posted == RG_OK)
+        r->posted = start_bucket(r->stepper, r->host, r->done);
+    r->done++;
+}
+
+static rg_status record_bucket(rg_reduction *r, rg_commands *commands, size_t bucket)
+{
+    rg_stepper *t = r->stepper;
+    const int32_t last = r->slot->parts_count - 1;
+    RG_TRY(rg_micro_add(t, commands, &r->slot->parts[last], last, bucket));
+    if (r->host == NULL)
+        return RG_OK;
+    RG_TRY(rg_commands_on_completion(commands, on_run, r));
+    return rg_commands_commit_and_continue(commands);
+}
+
+static void on_cut(void *context, int32_t cut, rg_commands *commands)
+{
+    rg_reduction *r = context;
+    if (r->status == RG_OK)
+        r->status = record_bucket(r, commands, (size_t)cut);
+}
+
+/* The steps behind which all pieces of the buckets are made. */
+static rg_status find_cuts(rg_stepper *t, const rg_step_part *part, int32_t cuts[])
+{
+    rg_micro *m = t->micro;
+    RG_TRY(
+        rg_plan_prepare(m->gradient, (rg_tensor_desc[]){ part->images->desc, part->labels->desc }));
+    for (size_t k = 0; k < m->bucket_count; k++) {
+        cuts[k] = k > 0 ? cuts[k - 1] : 0;
+        for (size_t i = m->buckets[k].first; i < m->buckets[k].end; i++) {
+            int32_t step;
+            RG_TRY(rg_plan_result_step(m->gradient, m->pieces[i].name, &step));
+            cuts[k] = step > cuts[k] ? step : cuts[k];
+        }
+    }
+    return RG_OK;
+}
+
+static rg_status record_last(rg_reduction *r, int32_t cuts[])
+{
+    rg_stepper *t = r->stepper;
+    rg_step_slot *s = r->slot;
+    const int32_t last = s->parts_count - 1;
+    const size_t buckets = t->micro->bucket_count;
+    const rg_step_part *part = &s->parts[last];
+    RG_TRY(rg_micro_begin(t, s->commands, part, last));
+    if (part->count == 0) {
+        for (size_t k = 0; k < buckets; k++)
+            RG_TRY(record_bucket(r, s->commands, k));
+        return RG_OK;
+    }
+    RG_TRY(find_cuts(t, part, cuts));
+    const rg_plan_cuts cut = { cuts, (int32_t)buckets, on_cut, r };
+    RG_TRY(rg_stepper_record_part(t, t->micro->gradient, s, last, &cut));
+    return r->status;
+}
+
+/* On a GPU sums go through memory of the host when all are complete. */
+static rg_status sum_staged(rg_stepper *t, size_t bytes)
 {
     rg_tensor *sum = rg_micro_sum(t->micro);
-    const int64_t count = t->micro->elements;
-    rg_pieces pieces;
     void *staging;
-    RG_TRY(rg_pieces_of_tensor(sum, true, "gradients", &pieces));
-    if (pieces.direct != NULL)
-        return sum_host(t, pieces.direct, count);
-    RG_TRY(rg_host_allocate(t->device, pieces.bytes, &staging));
-    rg_status status = rg_tensor_read(sum, staging, pieces.bytes, RG_LAYOUT_SAME);
+    RG_TRY(rg_host_allocate(t->device, bytes, &staging));
+    rg_status status = rg_tensor_read(sum, staging, bytes, RG_LAYOUT_SAME);
+    for (size_t k = 0; k < t->micro->bucket_count && status == RG_OK; k++)
+        status = start_bucket(t, staging, k);
+    const rg_status waited = rg_group_wait(t->options.group);
+    status = status == RG_OK ? waited : status;
     if (status == RG_OK)
-        status = sum_host(t, staging, count);
-    if (status == RG_OK)
-        status = rg_tensor_write(sum, staging, pieces.bytes, RG_LAYOUT_SAME);
-    rg_host_release(t->device, staging, pieces.bytes);
+        status = rg_tensor_write(sum, staging, bytes, RG_LAYOUT_SAME);
+    rg_host_release(t->device, staging, bytes);
+    return status;
+}
+
+static rg_status run_last(rg_reduction *r, int32_t cuts[])
+{
+    rg_stepper *t = r->stepper;
+    rg_pieces pieces;
+    RG_TRY(rg_pieces_of_tensor(rg_micro_sum(t->micro), true, "gradients", &pieces));
+    r->host = pieces.direct;
+    rg_status status = record_last(r, cuts);
+    rg_micro_end(t, r->slot->parts_count - 1);
+    const rg_status committed = rg_commands_commit(r->slot->commands);
+    const rg_status waited =
+        committed == RG_OK ? rg_commands_wait(r->slot->commands) : committed; /* handlers too */
+    status = status == RG_OK ? waited : status;
+    RG_TRY(status == RG_OK ? r->posted : status);
+    return r->host == NULL ? sum_staged(t, pieces.bytes) : RG_OK;
+}
+
+rg_status rg_stepper_run_last(rg_stepper *t, rg_step_slot *s)
+{
+    rg_reduction r = { .stepper = t, .slot = s };
+    int32_t *cuts;
+    RG_TRY(rg_allocate_array(t->micro->bucket_count, sizeof *cuts, &cuts));
+    const rg_status status = run_last(&r, cuts);
+    rg_release(allocator, cuts, t->micro->bucket_count * sizeof *cuts);
     return status;
 }
 
@@ -73,7 +168,7 @@ rg_status rg_stepper_reduce(rg_stepper *t, rg_step_slot *s)
 {
     t->is_stopped = false;
     RG_TRY(gather_outcomes(t, s));
-    return sum_gradients(t);
+    return rg_group_wait(t->options.group);
 }
 
 void rg_stepper_ask_stop(rg_stepper *t, bool stop)

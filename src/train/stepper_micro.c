@@ -100,6 +100,38 @@ static rg_status make_zeros(const rg_stepper *t, int64_t count, rg_tensor **tens
     return status;
 }
 
+/* Of some MB each, from the last piece to the first. */
+static rg_status make_buckets(rg_micro *m)
+{
+    enum { ELEMENTS = 1 << 19 };
+    int64_t behind = m->elements;
+    RG_TRY(rg_allocate_array(m->count, sizeof *m->buckets, &m->buckets));
+    for (size_t i = m->count; i-- > 0;) {
+        rg_micro_bucket *b = &m->buckets[m->bucket_count > 0 ? m->bucket_count - 1 : 0];
+        if (m->bucket_count == 0 || b->count >= ELEMENTS) {
+            b = &m->buckets[m->bucket_count++];
+            *b = (rg_micro_bucket){ .end = i + 1 };
+        }
+        b->first = i;
+        b->offset = m->pieces[i].offset;
+        b->count += behind - b->offset;
+        behind = b->offset;
+    }
+    return RG_OK;
+}
+
+static rg_status make_bucket_views(rg_micro *m, int32_t level)
+{
+    RG_TRY(rg_allocate_array(m->bucket_count, sizeof *m->bucket_views[level],
+                             &m->bucket_views[level]));
+    for (size_t i = 0; i < m->bucket_count; i++) {
+        const rg_micro_bucket *b = &m->buckets[i];
+        RG_TRY(rg_tensor_slice(m->sums[level], &b->offset, &b->count, NULL,
+                               &m->bucket_views[level][i]));
+    }
+    return RG_OK;
+}
+
 static rg_status make_level(rg_stepper *t, int32_t level)
 {
     rg_micro *m = t->micro;
@@ -108,7 +140,7 @@ static rg_status make_level(rg_stepper *t, int32_t level)
     m->levels = level + 1;
     for (size_t i = 0; i < m->count; i++)
         RG_TRY(make_view(m->sums[level], &m->pieces[i], &m->views[level][i]));
-    return RG_OK;
+    return make_bucket_views(m, level);
 }
 
 static rg_status make_kernels(rg_stepper *t)
@@ -144,6 +176,7 @@ rg_status rg_micro_create(rg_stepper *t)
     RG_CHECK(m->count > 0, RG_INVALID_ARGUMENT, "the network has nothing to train");
     RG_TRY(make_kernels(t));
     RG_TRY(make_zero(t));
+    RG_TRY(make_buckets(m));
     int32_t levels = 1;
     while (1 << (levels - 1) < owned)
         levels++;
@@ -160,10 +193,15 @@ void rg_micro_destroy(rg_micro *m)
         for (size_t i = 0; m->views[level] != NULL && i < m->count; i++)
             rg_tensor_destroy(m->views[level][i]);
         rg_release(allocator, m->views[level], m->count * sizeof *m->views[level]);
+        for (size_t i = 0; m->bucket_views[level] != NULL && i < m->bucket_count; i++)
+            rg_tensor_destroy(m->bucket_views[level][i]);
+        rg_release(allocator, m->bucket_views[level],
+                   m->bucket_count * sizeof *m->bucket_views[level]);
         rg_tensor_destroy(m->sums[level]);
     }
     for (size_t i = 0; i < m->count; i++)
         free(m->pieces[i].name);
+    rg_release(allocator, m->buckets, m->count * sizeof *m->buckets);
     rg_release(allocator, m->pieces, m->capacity * sizeof *m->pieces);
     rg_tensor_destroy(m->zero);
     rg_tensor_destroy(m->weight);
@@ -198,25 +236,39 @@ static rg_status record_piece(const rg_micro *m, rg_commands *commands, size_t i
     return status;
 }
 
-rg_status rg_micro_add(rg_stepper *t, rg_commands *commands, const rg_step_part *part,
-                       int32_t index)
+rg_status rg_micro_begin(rg_stepper *t, rg_commands *commands, const rg_step_part *part,
+                         int32_t index)
 {
     rg_micro *m = t->micro;
     const bool wide = t->options.network.dtype == RG_F64;
     if (index == 0)
         m->depth = 0;
-    RG_TRY(rg_commands_write(commands, m->weight,
+    return rg_commands_write(commands, m->weight,
                              wide ? (const void *)&part->weight64 : &part->weight,
-                             wide ? sizeof part->weight64 : sizeof part->weight, RG_LAYOUT_SAME));
-    for (size_t i = 0; i < m->count; i++)
+                             wide ? sizeof part->weight64 : sizeof part->weight, RG_LAYOUT_SAME);
+}
+
+rg_status rg_micro_add(rg_stepper *t, rg_commands *commands, const rg_step_part *part,
+                       int32_t index, size_t bucket)
+{
+    const rg_micro *m = t->micro;
+    const rg_micro_bucket *b = &m->buckets[bucket];
+    for (size_t i = b->first; i < b->end; i++)
         RG_TRY(record_piece(m, commands, i, part->count == 0));
-    m->depth++;
-    for (int32_t left = index; left % 2 == 1; left /= 2, m->depth--) {
-        rg_tensor *const to = m->sums[m->depth - 2];
-        RG_TRY(rg_kernel_forward(m->add, commands, (rg_tensor *[]){ to, m->sums[m->depth - 1] },
-                                 &to, NULL));
+    int32_t top = m->depth;
+    for (int32_t left = index; left % 2 == 1; left /= 2, top--) {
+        rg_tensor *const to = m->bucket_views[top - 1][bucket];
+        RG_TRY(rg_kernel_forward(m->add, commands,
+                                 (rg_tensor *[]){ to, m->bucket_views[top][bucket] }, &to, NULL));
     }
     return RG_OK;
+}
+
+void rg_micro_end(rg_stepper *t, int32_t index)
+{
+    t->micro->depth++;
+    for (int32_t left = index; left % 2 == 1; left /= 2)
+        t->micro->depth--;
 }
 
 rg_tensor *const *rg_micro_sums(const rg_micro *m)

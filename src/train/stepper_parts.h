@@ -10,6 +10,8 @@
 #include "train/patterns.h"
 #include "train/stepper.h"
 
+#include "graph/plan.h"
+
 /* Numbers that change from batch to batch. */
 typedef struct rg_step_numbers {
     double rates64[1 + RG_MOST_RATES]; /* that of all, then those of patterns */
@@ -60,6 +62,12 @@ typedef struct rg_micro_piece {
     int64_t offset;      /* in elements */
 } rg_micro_piece;
 
+/* Pieces behind each other, which are summed over ranks together. */
+typedef struct rg_micro_bucket {
+    size_t first, end;     /* pieces */
+    int64_t offset, count; /* elements */
+} rg_micro_bucket;
+
 enum { RG_MICRO_LEVELS = 21 }; /* of a tree over 2^20 micro-batches */
 
 /* The gradients of micro-batches, summed in a fixed binary tree. Each buffer holds all pieces. */
@@ -70,6 +78,9 @@ typedef struct rg_micro {
     int64_t elements;
     rg_tensor *sums[RG_MICRO_LEVELS];   /* of subtrees, the largest first */
     rg_tensor **views[RG_MICRO_LEVELS]; /* of their pieces */
+    rg_micro_bucket *buckets;           /* the last pieces first: backward passes make them first */
+    size_t bucket_count;
+    rg_tensor **bucket_views[RG_MICRO_LEVELS];
     int32_t levels;
     int32_t depth; /* buffers in use */
     rg_tensor *zero, *weight;
@@ -132,6 +143,12 @@ rg_outcome rg_slot_outcome(const rg_stepper *stepper, rg_step_slot *slot);
 /* When this rank's part of a batch is complete: sums gradients over all ranks, and gathers the
  * outcomes of all micro-batches. */
 rg_status rg_stepper_reduce(rg_stepper *stepper, rg_step_slot *slot);
+/* Records the last part of this rank. Each bucket is summed over all ranks as soon as it is
+ * complete, while the backward pass goes on. */
+rg_status rg_stepper_run_last(rg_stepper *stepper, rg_step_slot *slot);
+/* Records a run of the network for one part (stepper.c), with cuts or without (NULL). */
+rg_status rg_stepper_record_part(rg_stepper *stepper, rg_plan *plan, rg_step_slot *slot,
+                                 int32_t index, const rg_plan_cuts *cuts);
 
 /* ---- stepper_micro.c ---- */
 
@@ -139,10 +156,13 @@ rg_status rg_stepper_reduce(rg_stepper *stepper, rg_step_slot *slot);
  * that graph are removed. */
 rg_status rg_micro_create(rg_stepper *stepper);
 void rg_micro_destroy(rg_micro *micro);
-/* Takes part in the sum: the gradients of the run that was recorded last, or nothing. Parts come in
- * their order. */
+/* Records what adds a part to the sum: the gradients of the run that was recorded last, or nothing.
+ * Parts come in their order. Its weight, then each bucket once, then the end. */
+rg_status rg_micro_begin(rg_stepper *stepper, rg_commands *commands, const rg_step_part *part,
+                         int32_t index);
 rg_status rg_micro_add(rg_stepper *stepper, rg_commands *commands, const rg_step_part *part,
-                       int32_t index);
+                       int32_t index, size_t bucket);
+void rg_micro_end(rg_stepper *stepper, int32_t index);
 /* The sum of all parts, after the last one: one tensor for each piece; and all of it as one. */
 rg_tensor *const *rg_micro_sums(const rg_micro *micro);
 rg_tensor *rg_micro_sum(const rg_micro *micro);
