@@ -325,9 +325,61 @@ static void test_others(rig *r)
     EXPECT(!rg_node_is_gradient(NULL));
 }
 
+/* MPSCNNSubPixelConvolutionDescriptor with a factor of 2: channels (row, column, c) of a pixel
+ * become four pixels, dst(y, x, c) = z(y / 2, x / 2, 4 / 2 (2 (y % 2) + x % 2) + c). */
+enum { SUB_H = 2, SUB_W = 3, SUB_C = 2, SUB_COUNT = SUB_H * SUB_W * 4 * SUB_C };
+
+static int64_t sub_pixel(int64_t y, int64_t x, int64_t c)
+{
+    return ((y / 2 * SUB_W + x / 2) * 4 + 2 * (y % 2) + x % 2) * SUB_C + c;
+}
+
+static rg_value *shuffle(rg_graph *graph, rg_value *z)
+{
+    rg_reshape_desc reshape = rg_reshape_desc_default();
+    rg_transpose_desc transpose = rg_transpose_desc_default();
+    reshape.dims_count = transpose.order_count = 6;
+    memcpy(reshape.dims, DIMS(-1, SUB_H, SUB_W, 2, 2, SUB_C), 6 * sizeof reshape.dims[0]);
+    memcpy(transpose.order, DIMS(0, 1, 3, 2, 4, 5), 6 * sizeof transpose.order[0]);
+    rg_value *apart = rg_node_output(rg_graph_reshape(graph, &reshape, &z), 0);
+    rg_value *moved = rg_node_output(rg_graph_transpose(graph, &transpose, &apart), 0);
+    reshape.dims_count = 4;
+    memcpy(reshape.dims, DIMS(-1, 2 * SUB_H, 2 * SUB_W, SUB_C), 4 * sizeof reshape.dims[0]);
+    return rg_node_output(rg_graph_reshape(graph, &reshape, &moved), 0);
+}
+
+static void test_sub_pixels(rig *r)
+{
+    rg_graph *graph = graph_new();
+    rg_value *z = rg_graph_source(graph, "z"), *dy = rg_graph_source(graph, "dy");
+    rg_value *y = shuffle(graph, z);
+    EXPECT_OK(rg_graph_gradients(graph, &y, &dy, 1, NULL, NULL));
+    EXPECT_OK(rg_graph_result(graph, y, "y"));
+    EXPECT_OK(rg_graph_result(graph, rg_value_gradient(z), "dz"));
+    rg_plan *plan = f64_plan(r->device, graph);
+    rg_tensor *const sources[] = {
+        filled(r->device, RG_F64, 4, DIMS(1, SUB_H, SUB_W, 4 * SUB_C), 1),
+        filled(r->device, RG_F64, 4, DIMS(1, 2 * SUB_H, 2 * SUB_W, SUB_C), 2)
+    };
+    double in[SUB_COUNT], up[SUB_COUNT], out[SUB_COUNT], back[SUB_COUNT];
+    EXPECT_OK(rg_tensor_read(sources[0], in, sizeof in, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_tensor_read(sources[1], up, sizeof up, RG_LAYOUT_SAME));
+    f64_run(r, plan, sources);
+    f64_read(plan, "y", out);
+    f64_read(plan, "dz", back);
+    for (int64_t i = 0; i < SUB_COUNT; i++) {
+        const int64_t c = i % SUB_C, x = i / SUB_C % (2 * SUB_W), row = i / SUB_C / (2 * SUB_W);
+        EXPECT(out[i] == in[sub_pixel(row, x, c)] && back[sub_pixel(row, x, c)] == up[i]);
+    }
+    rg_tensor_destroy(sources[0]);
+    rg_tensor_destroy(sources[1]);
+    rg_plan_destroy(plan);
+    rg_graph_destroy(graph);
+}
+
 int main(void)
 {
-    RUN_ON_DEVICES(test_convolutions, test_neurons, test_reductions, test_pools, test_norms,
-                   test_arithmetic, test_shapes, test_others);
+    RUN_ON_DEVICES(test_sub_pixels, test_convolutions, test_neurons, test_reductions, test_pools,
+                   test_norms, test_arithmetic, test_shapes, test_others);
     return rg_test_report();
 }
