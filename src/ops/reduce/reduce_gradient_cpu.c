@@ -137,7 +137,7 @@ RG_INLINE void award_row(const char *dy, char *dx, int64_t winner, int64_t count
         return;
     }
     char line[LINE_BYTES] = { 0 };
-    store_one(line + at_bytes - before, 0, T, load_one(dy, 0, T));
+    store_one(line + (at_bytes - before), 0, T, load_one(dy, 0, T)); /* within the line */
     move_bytes(dx, NULL, before, true, stream);
     move_bytes(dx + before, line, LINE_BYTES, false, stream);
     move_bytes(dx + before + LINE_BYTES, NULL, bytes - before - LINE_BYTES, true, stream);
