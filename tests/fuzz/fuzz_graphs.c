@@ -55,28 +55,30 @@ static bool is_small(const rg_plan *plan)
     return true;
 }
 
-/* A state that the plan is given: of the graph's descriptor, for small inputs, filled or not. */
-static rg_state *make_state(const rg_plan *plan, int32_t index, fuzz_input *input)
+/* A state that the plan is given, for two images: of the graph's descriptor, for small inputs,
+ * filled or not. */
+static bool make_states(const rg_plan *plan, int32_t index, fuzz_input *input, rg_state *states[2])
 {
     const rg_state_value *value = plan->graph->given[plan->given[index]];
     const int32_t inputs = rg_op_inputs(value->op, value->desc);
     rg_kernel *kernel = NULL;
     rg_tensor *x[RG_MAX_INPUTS] = { NULL };
-    rg_state *state = NULL;
     bool made = FUZZ_TRY(rg_kernel_create(fuzz_reader_device(), value->op, value->desc, &kernel));
     for (int32_t i = 0; made && i < inputs; i++) {
         x[i] = make_source(input);
         made = x[i] != NULL;
     }
-    if (made && FUZZ_TRY(rg_state_create(kernel, x, &state))) {
-        for (int32_t i = 0; i < rg_state_count(state); i++)
-            fuzz_zero(state->tensors[i]);
-        state->filled = (fuzz_byte(input) & 7) != 0;
+    for (int n = 0; n < 2 && made; n++) {
+        made = FUZZ_TRY(rg_state_create(kernel, x, &states[n]));
+        for (int32_t i = 0; i < rg_state_count(states[n]); i++)
+            fuzz_zero(states[n]->tensors[i]);
+        if (made)
+            states[n]->filled = (fuzz_byte(input) & 7) != 7;
     }
     for (int32_t i = 0; i < inputs; i++)
         rg_tensor_destroy(x[i]);
     rg_kernel_destroy(kernel);
-    return state;
+    return made;
 }
 
 static void run_with_states(rg_plan *plan, rg_commands *commands, rg_tensor *const sources[],
@@ -84,14 +86,14 @@ static void run_with_states(rg_plan *plan, rg_commands *commands, rg_tensor *con
 {
     const int64_t count = rg_plan_sources(plan), given = rg_plan_source_states(plan);
     rg_tensor *images[2 * MOST_SOURCES];
-    rg_state *of_images[2 * MOST_SOURCES];
-    (void)FUZZ_TRY(rg_plan_encode_with_states(plan, commands, sources, count, states, given));
-    for (int64_t i = 0; i < 2 * count; i++)
-        images[i] = sources[i / 2];
-    for (int64_t i = 0; i < 2 * given; i++)
-        of_images[i] = states[i / 2];
-    (void)FUZZ_TRY(rg_plan_encode_batch_with_states(plan, commands, 2, images, 2 * count, of_images,
-                                                    2 * given));
+    rg_state *first[MOST_SOURCES];
+    for (int64_t i = 0; i < given; i++)
+        first[i] = states[2 * i];
+    (void)FUZZ_TRY(rg_plan_encode_with_states(plan, commands, sources, count, first, given));
+    for (int64_t i = 0; i < 2 * count; i++) /* the first is another one for each image */
+        images[i] = i == 1 ? sources[count - 1] : sources[i / 2];
+    (void)FUZZ_TRY(
+        rg_plan_encode_batch_with_states(plan, commands, 2, images, 2 * count, states, 2 * given));
 }
 
 static void run(rg_plan *plan, rg_tensor *const sources[], rg_state *const states[])
@@ -114,7 +116,7 @@ void fuzz_run_plan(rg_plan *plan, fuzz_input *input)
 {
     const int32_t count = rg_plan_sources(plan);
     rg_tensor *sources[MOST_SOURCES] = { NULL };
-    rg_state *states[MOST_SOURCES] = { NULL };
+    rg_state *states[2 * MOST_SOURCES] = { NULL }, *first[MOST_SOURCES];
     rg_tensor_desc descs[MOST_SOURCES];
     const int32_t given = rg_plan_source_states(plan);
     bool made = count <= MOST_SOURCES && given <= MOST_SOURCES;
@@ -123,15 +125,16 @@ void fuzz_run_plan(rg_plan *plan, fuzz_input *input)
         made = sources[i] != NULL && rg_tensor_get_desc(sources[i], &descs[i]) == RG_OK;
     }
     for (int32_t k = 0; made && k < given; k++) {
-        states[k] = make_state(plan, k, input);
-        made = states[k] != NULL;
+        made = make_states(plan, k, input, states + 2 * k);
+        first[k] = states[2 * k];
     }
-    if (made && FUZZ_TRY(rg_plan_prepare_with_states(plan, descs, count, states, given)) &&
+    if (made && FUZZ_TRY(rg_plan_prepare_with_states(plan, descs, count, first, given)) &&
         is_small(plan))
         run(plan, sources, states);
     for (int32_t i = 0; i < MOST_SOURCES; i++) {
         rg_tensor_destroy(sources[i]);
-        rg_state_destroy(states[i]);
+        rg_state_destroy(states[2 * i]);
+        rg_state_destroy(states[2 * i + 1]);
     }
 }
 

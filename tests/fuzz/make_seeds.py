@@ -366,6 +366,14 @@ def graph_seeds(work, models):
                         "dy": [{"constant": 1, "like": ["fc", 0]}]}],
              "results": [{"name": "dw", "value": ["g", 1]}]}
     put("graph_json", "small", bytes([0, 0x20, 3, 2]).ljust(24, b"\0") + json.dumps(small).encode())
+    for op, size in (("dropout", 3), ("pool", 4)):  # dy of 3 by 3 pixels, then the state's x
+        given = {"retrograde": 1, "sources": ["dy"],
+                 "source_states": [{"name": "s", "op": op, "desc": {"stride": [1, 1]} if op == "pool" else {}}],
+                 "nodes": [{"label": "g", "op": op, "gradient_of": None, "state": "s", "dy": ["dy"], "x": [None],
+                            "y": [None], "wanted": [0]}],
+                 "results": [{"name": "dx", "value": ["g", 0]}]}
+        choices = bytes([0, 0x40, 3, 3, 2, 0x40, size, size, 2]).ljust(24, b"\0")
+        put("graph_json", "state_" + op, choices + json.dumps(given).encode())
 
 
 def onnx_seeds():
