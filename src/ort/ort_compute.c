@@ -95,16 +95,19 @@ static rg_status wrap(const rg_ort_computation *c, const rg_tensor_desc *desc, v
                           NULL, NULL, tensor);
 }
 
-static rg_status read_shape(rg_ort_computation *c, const ort_value *value, ort_shape *shape,
-                            rg_tensor_desc *desc)
+static rg_status read_shape(rg_ort_computation *c, size_t i, ort_shape *shape, rg_tensor_desc *desc)
 {
     const ort_api *api = c->k->api;
-    (void)value;
     ort_type type;
     size_t rank;
     int64_t dims[RG_MAX_RANK];
     rg_dtype dtype = RG_F32;
     ORT_TRY(c, ort_shape_type(api, shape, &type));
+    const ort_custom_op *op = &c->k->registered->op;
+    RG_CHECK(type == op->get_input_type(op, i), RG_INVALID_ARGUMENT,
+             "%s: %s has elements of ONNX's type %d, but must have type %d",
+             c->k->registered->entry->name, c->k->registered->inputs[i].name, (int)type,
+             (int)op->get_input_type(op, i));
     ORT_TRY(c, ort_shape_rank(api, shape, &rank));
     RG_CHECK(rank <= RG_MAX_RANK, RG_UNSUPPORTED,
              "%s: a tensor has %zu dimensions; at most %d are supported",
@@ -125,11 +128,11 @@ static rg_status take_input(rg_ort_computation *c, size_t i)
     if (value == NULL)
         return RG_OK;
     ORT_TRY(c, ort_value_shape(api, value, &shape));
-    const rg_status status = read_shape(c, value, shape, &c->shapes[i]);
+    const rg_status status = read_shape(c, i, shape, &c->shapes[i]);
     ort_release_shape(api, shape);
     RG_TRY(status);
     ORT_TRY(c, ort_tensor_data(api, (ort_value *)(uintptr_t)value, &data));
-    c->data[i] = data;
+    c->data[i] = data != NULL ? data : nothing;
     c->given |= 1u << i;
     return RG_OK;
 }

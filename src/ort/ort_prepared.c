@@ -23,8 +23,9 @@ void rg_ort_prepared_keep(rg_ort_prepared *prepared, const rg_commands *commands
 {
     const rg_submission *from = commands->submission;
     prepared->size = 0;
-    if (from->entries_size > sizeof prepared->entries || from->base.fault_count > 0 ||
-        from->relocations_count > RG_ORT_POINTERS || from->heap_size > RG_ORT_HEAP)
+    if (from->entries_size == 0 || from->entries_size > sizeof prepared->entries ||
+        from->base.fault_count > 0 || from->relocations_count > RG_ORT_POINTERS ||
+        from->heap_size > RG_ORT_HEAP)
         return;
     for (size_t i = 0; i < from->relocations_count; i++) {
         const rg_relocation *r = &from->relocations[i];
