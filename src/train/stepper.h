@@ -82,6 +82,10 @@ rg_plan *rg_stepper_plan(rg_stepper *stepper);
 /* All parameters, of the network and of the optimizer, one by one; *name is NULL past the last. */
 rg_status rg_stepper_parameter(rg_stepper *stepper, int32_t index, const char **name,
                                rg_tensor **tensor);
+/* Adds the optimizer of a parameter to a graph; `step` is that of adam. */
+rg_node *rg_stepper_add_update(const rg_stepper_options *options, rg_graph *graph,
+                               const rg_network_parameter *parameter, rg_value *gradient,
+                               rg_value *rate, rg_value *step);
 /* One of them by its name; false: there is none. */
 bool rg_stepper_find(rg_stepper *stepper, const char *name, rg_tensor **tensor);
 

@@ -30,13 +30,10 @@ void rg_stepper_rate_name(int32_t index, char name[RG_STEP_RATE_NAME])
         snprintf(name, RG_STEP_RATE_NAME, "rate%d", index);
 }
 
-static rg_node *add_update(const rg_stepper *t, const rg_network *network,
-                           const rg_network_parameter *p, rg_value *gradient,
-                           const rate_and_step *n)
+rg_node *rg_stepper_add_update(const rg_stepper_options *o, rg_graph *graph,
+                               const rg_network_parameter *p, rg_value *gradient, rg_value *rate,
+                               rg_value *step)
 {
-    const rg_stepper_options *o = &t->options;
-    double own;
-    rg_value *rate = n->rates[rg_rates_find(o->rates, p->value->name, &own)];
     const rg_parameter_copy copy = copy_of(p->value->desc.dtype);
     const bool decays = p->start == RG_START_NORMAL && o->decay > 0; /* weights alone */
     rg_gradient_rules rules = { .clip_minimum = -INFINITY,
@@ -46,7 +43,6 @@ static rg_node *add_update(const rg_stepper *t, const rg_network *network,
         rules.regularization = RG_REGULARIZATION_L2;
         rules.regularization_scale = o->decay;
     }
-    rg_graph *graph = network->graph;
     if (o->optimizer == RG_OPTIMIZER_SGD) {
         rg_sgd_desc d = rg_sgd_desc_default();
         d.form = RG_UPDATE_TORCH;
@@ -67,7 +63,15 @@ static rg_node *add_update(const rg_stepper *t, const rg_network *network,
     d.decay = decays ? o->decay : 0;
     d.gradient = rules;
     d.copy = copy;
-    return rg_graph_update(graph, "adam", &d, p->value, gradient, rate, n->step, NULL);
+    return rg_graph_update(graph, "adam", &d, p->value, gradient, rate, step, NULL);
+}
+
+static void add_update(const rg_stepper *t, const rg_network *network,
+                       const rg_network_parameter *p, rg_value *gradient, const rate_and_step *n)
+{
+    double own;
+    rg_value *rate = n->rates[rg_rates_find(t->options.rates, p->value->name, &own)];
+    (void)rg_stepper_add_update(&t->options, network->graph, p, gradient, rate, n->step);
 }
 
 /* The sum of gradients over the batches of a step. */
@@ -131,7 +135,7 @@ static rg_status make_training(rg_stepper *t, const rg_model *model, rg_step_sha
         if (t->options.accumulate > 1)
             gradient = add_sum(network, p, which, gradient, false);
         if (which == RG_STEP_SHARE_LAST)
-            (void)add_update(t, network, p, gradient, &n);
+            add_update(t, network, p, gradient, &n);
     }
     return rg_graph_status(network->graph);
 }
@@ -152,7 +156,7 @@ static void add_piece(const rg_stepper *t, const rg_network *network, const rg_n
     if (t->options.accumulate > 1)
         sum = add_sum(network, p, which, sum, true);
     if (which == RG_STEP_SHARE_LAST)
-        (void)add_update(t, network, p, sum, n);
+        add_update(t, network, p, sum, n);
 }
 
 /* The optimizer's part of a step: a graph whose sources are the sums over micro-batches. */

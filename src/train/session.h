@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* What a session is made of. */
+#ifndef RG_TRAIN_SESSION_H
+#define RG_TRAIN_SESSION_H
+
+#include "train/stepper.h"
+
+#include <retrograde/session.h>
+
+#include <stdlib.h>
+
+struct rg_session {
+    rg_session_desc desc;
+    char *freeze;
+    rg_device *device;
+    rg_queue *queue;
+    rg_model *model;
+    rg_network network, used;
+    rg_plan *starting, *adding; /* make gradients, which start or are added */
+    rg_plan *update, *use;
+    bool fresh; /* the next gradients start */
+    int64_t batches, steps;
+    double rate;
+    int64_t warmup, total, scheduled; /* of the linear schedule; total 0: none */
+};
+
+/* Copies a tensor to another of the same dtype and as many elements. */
+rg_status rg_session_copy(rg_tensor *from, rg_tensor *to);
+
+#endif
