@@ -14,7 +14,7 @@
 typedef struct request {
     const char *out, *dtype;
     int64_t opset, height, width, channels, classes, seed;
-    bool fold_batch_norm, probabilities, raw_input, help;
+    bool fold_batch_norm, probabilities, raw_input, gradient, help;
     bool weights; /* the file is one of weights alone */
 } request;
 
@@ -24,16 +24,53 @@ static bool ends_with(const char *text, const char *end)
     return length >= size && strcmp(text + length - size, end) == 0;
 }
 
+/* Sizes of images that the file leaves open are those that are given. */
+static rg_status settle_inputs(const rg_onnx *model, const request *q, rg_tensor_desc *inputs)
+{
+    const int32_t count = rg_onnx_inputs(model);
+    for (int32_t i = 0; i < count; i++) {
+        rg_onnx_port_info info;
+        RG_PASS(rg_onnx_input(model, i, &info));
+        inputs[i].rank = -1;
+        if (info.rank != 4 || !info.has_dtype)
+            continue;
+        const int64_t sizes[] = { -1, q->channels, q->height, q->width };
+        for (int d = 0; d < 4; d++)
+            inputs[i].dims[d] = info.dims[d] >= 0 ? info.dims[d] : sizes[d];
+        if (inputs[i].dims[1] >= 0 && inputs[i].dims[2] >= 0 && inputs[i].dims[3] >= 0)
+            inputs[i].rank = 4;
+    }
+    return RG_OK;
+}
+
+static rg_status create_network(const rg_onnx *model, const request *q, rg_onnx_network **network)
+{
+    rg_onnx_options options = rg_onnx_options_default();
+    rg_tensor_desc *inputs = calloc((size_t)rg_onnx_inputs(model) + 1, sizeof *inputs);
+    if (inputs == NULL)
+        return rg_fails(RG_OUT_OF_MEMORY, "out of memory for the inputs");
+    options.inputs = inputs;
+    rg_status status = settle_inputs(model, q, inputs);
+    if (status == RG_OK)
+        status = rg_onnx_network_create(model, &options, network);
+    free(inputs);
+    return status;
+}
+
 static rg_status export_onnx(const char *path, const request *q, const rg_onnx_write_desc *desc)
 {
+    const bool changes = q->opset != 0 || q->dtype != NULL || q->fold_batch_norm || q->gradient;
     rg_onnx *model = NULL;
     rg_onnx_network *network = NULL;
     rg_status status = rg_onnx_open(path, &model);
-    if (status == RG_OK)
-        status = rg_onnx_network_create(model, NULL, &network);
-    if (status == RG_OK)
-        status = q->weights ? rg_onnx_network_write_weights(network, NULL, desc, q->out)
-                            : rg_onnx_network_write(network, NULL, desc, q->out);
+    if (status == RG_OK && !changes && !q->weights) {
+        status = rg_onnx_copy(model, q->out);
+    } else if (status == RG_OK) {
+        status = create_network(model, q, &network);
+        if (status == RG_OK)
+            status = q->weights ? rg_onnx_network_write_weights(network, NULL, desc, q->out)
+                                : rg_onnx_network_write(network, NULL, desc, q->out);
+    }
     rg_onnx_network_destroy(network);
     rg_onnx_close(model);
     return status;
@@ -53,37 +90,29 @@ static rg_status export_checkpoint(const char *path, const request *q, rg_device
 
 /* A model as text with new parameters. */
 static rg_status export_text(const char *path, const request *q, rg_device *device,
-                             rg_onnx_write_desc *desc)
+                             const rg_onnx_write_desc *desc)
 {
     rg_network_desc network = rg_network_desc_default();
     rg_model *model;
-    rg_graph *graph = NULL;
     rg_plan *plan = NULL;
-    network.height = q->height;
-    network.width = q->width;
-    network.channels = q->channels;
+    if (q->height >= 0)
+        network.height = q->height;
+    if (q->width >= 0)
+        network.width = q->width;
+    if (q->channels >= 0)
+        network.channels = q->channels;
     network.classes = (int32_t)q->classes;
     network.logits_only = true;
-    const int64_t dims[] = { 1, q->height, q->width, q->channels };
-    rg_onnx_write_input images = { "images", rg_tensor_desc_dense(RG_F32, 4, dims) };
-    images.desc.dims[0] = -1;
-    desc->inputs = &images;
-    desc->input_count = 1;
-    desc->flat_results = true;
     RG_PASS(rg_model_open(path, &model));
-    rg_status status = rg_model_graph(model, &network, &graph);
+    rg_status status = rg_model_plan(model, &network, device, (uint64_t)q->seed, &plan);
     if (status == RG_OK)
-        status = rg_model_plan(model, &network, device, (uint64_t)q->seed, &plan);
-    if (status == RG_OK)
-        status = q->weights ? rg_onnx_write_weights(graph, plan, desc, q->out)
-                            : rg_onnx_write(graph, plan, desc, q->out);
-    rg_graph_destroy(graph);
+        status = rg_model_write_onnx(model, &network, plan, desc, q->weights, q->out);
     rg_plan_destroy(plan);
     rg_model_destroy(model);
     return status;
 }
 
-static rg_status export_model(const char *operand, const request *q, rg_onnx_write_desc *desc)
+static rg_status export_model(const char *operand, const request *q, const rg_onnx_write_desc *desc)
 {
     rg_device *device;
     char *path = rg_used_path(operand);
@@ -129,6 +158,7 @@ static int check_request(const request *q, rg_onnx_write_desc *desc)
     desc->fold_batch_norm = q->fold_batch_norm;
     desc->probabilities = q->probabilities;
     desc->raw_input = q->raw_input;
+    desc->gradients = q->gradient;
     for (int i = 0; i < 4 && q->dtype != NULL; i++) {
         if (strcmp(q->dtype, names[i]) == 0) {
             desc->dtype = (rg_dtype)i;
@@ -143,7 +173,7 @@ static int check_request(const request *q, rg_onnx_write_desc *desc)
     desc->opset = (int32_t)q->opset;
     const int64_t sizes[] = { q->height, q->width, q->channels, q->classes };
     for (int i = 0; i < 4; i++) {
-        if (sizes[i] < 1 || sizes[i] > 1 << 20)
+        if (sizes[i] == 0 || sizes[i] > 1 << 20)
             return rg_wrong("--height, --width, --channels and --classes must be between 1 and %d",
                             1 << 20);
     }
@@ -168,7 +198,7 @@ static void print_help(const rg_option *options)
 
 int rg_cmd_export(int argc, char **argv)
 {
-    request q = { .height = 28, .width = 28, .channels = 1, .classes = 10, .seed = 1 };
+    request q = { .height = -1, .width = -1, .channels = -1, .classes = 10, .seed = 1 };
     rg_onnx_write_desc desc = rg_onnx_write_desc_default();
     const rg_option options[] = {
         { "opset", RG_OPTION_COUNT, &q.opset, "N",
@@ -179,12 +209,15 @@ int rg_cmd_export(int argc, char **argv)
           "make batch normalization part of the layer before it" },
         { "probabilities", RG_OPTION_FLAG, &q.probabilities, NULL,
           "of a checkpoint: a second output with what predict prints" },
+        { "gradient", RG_OPTION_FLAG, &q.gradient, NULL,
+          "the gradient graph, too: outputs NAME_grad for all parameters, with operators of "
+          "libretrograde_ort.so" },
         { "raw-input", RG_OPTION_FLAG, &q.raw_input, NULL,
           "of a checkpoint: mean and deviation of images are not part of the file" },
-        { "height", RG_OPTION_COUNT, &q.height, "N", "of the images of a model file (default 28)" },
-        { "width", RG_OPTION_COUNT, &q.width, "N", "of the images of a model file (default 28)" },
-        { "channels", RG_OPTION_COUNT, &q.channels, "N",
-          "of the images of a model file (default 1)" },
+        { "height", RG_OPTION_COUNT, &q.height, "N",
+          "of the images of a model file (default 28), or where an ONNX model leaves it open" },
+        { "width", RG_OPTION_COUNT, &q.width, "N", "likewise (default 28)" },
+        { "channels", RG_OPTION_COUNT, &q.channels, "N", "likewise (default 1)" },
         { "classes", RG_OPTION_COUNT, &q.classes, "N",
           "number of classes of a model file (default 10)" },
         { "seed", RG_OPTION_COUNT, &q.seed, "N", "of the parameters of a model file (default 1)" },

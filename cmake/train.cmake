@@ -32,7 +32,7 @@ add_library(rg_train_objects OBJECT
     src/train/run_state.c src/train/run_tensors.c src/train/trainer_desc.c src/train/trainer.c
     src/train/trainer_set.c src/train/trainer_save.c src/train/trainer_use.c src/train/trainer_history.c src/train/trainer_group.c
     src/train/trainer_report.c src/train/predict_file.c src/train/checkpoint.c
-    src/train/checkpoint_import.c src/train/model_convert.c
+    src/train/checkpoint_import.c src/train/model_convert.c src/train/model_export.c
     src/train/training_run.c src/train/run_folder.c
     src/train/graph_drawing.c
     src/train/figures.c src/train/page.c src/train/chart.c src/train/png_uri.c
@@ -62,7 +62,8 @@ target_sources(rg_train_objects PRIVATE
     src/onnx/onnx_write.c src/onnx/onnx_rewrite.c src/onnx/onnx_save.c src/onnx/onnx_weights.c
     src/onnx/export.c src/onnx/export_emit.c src/onnx/export_value.c src/onnx/export_windows.c
     src/onnx/export_products.c src/onnx/export_elements.c src/onnx/export_norms.c
-    src/onnx/export_shapes.c)
+    src/onnx/export_shapes.c src/onnx/export_gradient.c src/onnx/export_shape_gradient.c
+    src/onnx/export_layer_gradient.c)
 rg_target(rg_train_objects)
 target_compile_options(rg_train_objects PRIVATE ${RG_LOOPS})
 target_include_directories(rg_train_objects SYSTEM PRIVATE ${ZLIB_INCLUDE_DIRS} ${PNG_INCLUDE_DIRS}

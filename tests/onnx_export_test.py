@@ -54,6 +54,41 @@ NEURONS = """none; relu a=0.1; linear a=2 b=1; hard_sigmoid; tanh a=2 b=0.5; abs
 relun a=0 b=0.3; relun a=0.2 b=0.3; power c=2; power a=0.5 b=4 c=0.5; exponential; exponential a=0.5 c=2; logarithm b=9
 logarithm a=0.1 b=5 c=2; gelu; gelu_tanh; swish a=1.702; prelu; sigmoid""".replace("\n", "; ").split("; ")
 
+# Ops with a gradient that can be written.
+GRADIENTS = ("""
+        conv 6 window=3 padding.policy=same neuron.kind=elu
+        conv 6 window=3 stride=2 padding.policy=same groups=2 neuron.kind=relu
+        batch_norm neuron.kind=sigmoid
+        neuron kind=prelu
+half:   pool kind=average window=2 edge=clamp
+other:  neuron kind=gelu
+        concat from other, half
+        slice start=0,1,1 length=-1,2,2
+norm:   group_norm groups=1 axis=-1
+soft:   softmax
+        arithmetic kind=multiply from soft, norm
+        neuron kind=softplus b=2
+        neuron kind=relun b=2
+        reduce kind=mean dims=1,2
+        dense 12 neuron.kind=tanh
+        dense classes
+""", """
+        conv 5 window=3 neuron.kind=relu
+        pool kind=max window=3 stride=2 edge=clamp padding.policy=same
+        neuron kind=swish a=1.5
+        neuron kind=hard_sigmoid
+        neuron kind=softsign
+        neuron kind=linear a=3
+        neuron kind=absolute
+exp:    neuron kind=exponential a=0.5
+        neuron kind=logarithm b=3
+power:  neuron kind=power a=0.5 b=2 c=1.5
+        arithmetic kind=divide from power, exp
+        dense 7 neuron.kind=relu
+        dense 8 neuron.kind=gelu_tanh
+        dense classes
+""")
+
 
 def command(*arguments):
     return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120)
@@ -255,6 +290,55 @@ def test_neurons(folder, np, onnx, runtime):
         np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-5 * abs(wanted).max())
 
 
+def test_gradient(folder, np, onnx, runtime):
+    """The gradient graph, run by the runtime with our operators, gives what run --gradient gives."""
+    library = PROGRAM.parent / "libretrograde_ort.so"
+    if not library.exists():
+        return
+    rng = np.random.default_rng(4)
+    x, labels = rng.standard_normal((3, 12, 12, 2)).astype(np.float32), rng.integers(0, 5, 3).astype(np.int32)
+    np.save(folder / "x.npy", x)
+    np.save(folder / "one.npy", np.float32(1))
+    options = runtime.SessionOptions()
+    options.register_custom_ops_library(str(library))
+    for number, layers in enumerate(GRADIENTS):
+        text, out = folder / "layers.txt", folder / "gradient.onnx"
+        text.write_text(layers)
+        np.save(folder / "labels.npy", labels.reshape(3, 1, 1))
+        succeed("run", text, f"images={folder}/x.npy", f"labels={folder}/labels.npy", "--classes", 5, "--gradient",
+                f"loss={folder}/one.npy", "-o", f"loss={folder}/loss.npy", "-o", folder / "all.safetensors")
+        succeed("export", text, "--gradient", "--height", 12, "--width", 12, "--channels", 2, "--classes", 5, "-o", out)
+        session = runtime.InferenceSession(str(out), options)
+        results = session.run(None, {"images": x.transpose(0, 3, 1, 2), "labels": labels})
+        results = dict(zip([o.name for o in session.get_outputs()], results))
+        np.testing.assert_allclose(results["loss"], np.load(folder / "loss.npy"), rtol=1e-5)
+        checked = 0
+        for name, (shape, data) in read_tensors(folder / "all.safetensors").items():
+            if name.endswith((".mean", ".variance")):
+                continue # running statistics, which nothing trains
+            wanted = np.frombuffer(data, "<f4").reshape(shape)
+            wanted = wanted.transpose(0, 3, 1, 2) if len(shape) == 4 else wanted
+            got = results[name + "_grad"]
+            np.testing.assert_allclose(got, wanted.reshape(got.shape), rtol=0, atol=1e-5 * max(abs(wanted).max(), 1e-6))
+            checked += 1
+        assert checked == (13, 8)[number], checked
+    succeed("export", "lenet", "-o", folder / "lenet.onnx")
+    succeed("export", folder / "lenet.onnx", "--gradient", "-o", folder / "gradient.onnx")
+    x, dy = rng.standard_normal((2, 1, 28, 28)).astype(np.float32), rng.standard_normal((2, 10)).astype(np.float32)
+    np.save(folder / "x.npy", x)
+    np.save(folder / "dy.npy", dy)
+    succeed("run", folder / "lenet.onnx", f"images={folder}/x.npy", "--gradient", f"logits={folder}/dy.npy", "-o",
+            folder / "all.safetensors")
+    session = runtime.InferenceSession(str(folder / "gradient.onnx"), options)
+    results = dict(zip([o.name for o in session.get_outputs()], session.run(None, {"images": x, "logits_grad": dy})))
+    for name, (shape, data) in read_tensors(folder / "all.safetensors").items():
+        wanted = np.frombuffer(data, "<f4").reshape(shape)
+        np.testing.assert_allclose(results[name + "_grad"], wanted, rtol=0, atol=1e-5 * abs(wanted).max())
+    refuse(folder / "never.onnx", folder / "lrn.txt", "--gradient", words=("lrn.txt",))
+    (folder / "lrn.txt").write_text("one: conv 4 window=3\n two: lrn\n dense classes\n")
+    refuse(folder / "never.onnx", folder / "lrn.txt", "--gradient", words=("lrn gradient",))
+
+
 def agrees(folder, np, session, images, name, scale=None):
     """The first output of the session, as probabilities, is what predict prints."""
     for n in range(3):
@@ -320,7 +404,7 @@ def main():
             print(f"skipped: {missing}")
             sys.exit(77)
         onnxruntime.set_default_logger_severity(3)
-        for test in (test_runtime, test_neurons, test_trained):
+        for test in (test_runtime, test_neurons, test_gradient, test_trained):
             test(folder, numpy, onnx, onnxruntime)
 
 

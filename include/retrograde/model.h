@@ -32,6 +32,7 @@
 #include <retrograde/dataset.h>
 #include <retrograde/graph.h>
 #include <retrograde/loss.h>
+#include <retrograde/onnx.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -113,6 +114,15 @@ RG_API rg_status rg_model_graph(const rg_model *model, const rg_network_desc *de
  *  trained network come from rg_checkpoint_plan() instead. On failure *plan is NULL. */
 RG_API rg_status rg_model_plan(const rg_model *model, const rg_network_desc *desc,
                                rg_device *device, uint64_t seed, rg_plan **plan);
+
+/** Writes the network of a model as an ONNX model, or with `weights` its parameters to a
+ * safetensors file, from a plan that has them: input "images" (batch, channels, height, width),
+ * output "logits", (batch, classes). Of `desc`, inputs and flat_results are not used. See
+ *  rg_onnx_write(), rg_onnx_write_weights(), and rg_checkpoint_write_onnx() for networks that are
+ *  trained. */
+RG_API rg_status rg_model_write_onnx(const rg_model *model, const rg_network_desc *network,
+                                     rg_plan *plan, const rg_onnx_write_desc *desc, bool weights,
+                                     const char *path);
 
 /** Draws a graph into a file: DOT, for Graphviz, where the path ends with ".dot", else SVG. Forward
  *  nodes run from top to bottom on the left, gradients upwards on the right; parameters are left

@@ -157,8 +157,11 @@ typedef struct rg_onnx_write_desc {
     /** Whether a batch normalization with given statistics becomes part of the convolution or
      *  product before it, if nothing else reads that (default false). */
     bool fold_batch_norm;
-    /** Whether results of the graph that the file of an imported network does not have, such as
-     *  gradients, are written, too (default false). */
+    /** Of imported networks, models and checkpoints: whether the gradient graph is written, too
+     *  (default false). Outputs "w_grad" are the gradients of all parameters "w" that are trained:
+     *  of the loss, with an input "labels" and an output "loss", or for an imported network of the
+     *  sum of outputs "y" times inputs "y_grad". Statistics of normalizations are those of the
+     *  parameters, and nothing is dropped. */
     bool gradients;
     /** Whether a result that is an image of one pixel, (n, 1, 1, c), is (n, c) in the file (default
      *  false: (n, c, 1, 1)). */
@@ -186,6 +189,9 @@ RG_API rg_onnx_write_desc rg_onnx_write_desc_default(void);
  *  (n, c, h, w) in the file throughout, and weights of convolutions (out, in, h, w); inputs and
  *  outputs of rank 4 count as images. Everything that the results of the graph need is written.
  *
+ *  Gradient nodes become operators of com.microsoft, which libretrograde_ort.so adds to ONNX
+ *  Runtime, and operators of ONNX.
+ *
  *  RG_UNSUPPORTED, with the names of all nodes concerned, for what has no counterpart; RG_IO if the
  *  file cannot be written. It is written whole or not at all. */
 RG_API rg_status rg_onnx_write(const rg_graph *graph, rg_plan *plan, const rg_onnx_write_desc *desc,
@@ -196,6 +202,10 @@ RG_API rg_status rg_onnx_write(const rg_graph *graph, rg_plan *plan, const rg_on
  *  connected layers are (out, c h w). What cannot be written as ONNX is RG_UNSUPPORTED. */
 RG_API rg_status rg_onnx_write_weights(const rg_graph *graph, rg_plan *plan,
                                        const rg_onnx_write_desc *desc, const char *path);
+
+/** Writes a model as it was read, byte by byte, whatever its operators are; external data moves
+ * into the file. */
+RG_API rg_status rg_onnx_copy(const rg_onnx *model, const char *path);
 
 /** Writes an imported model with the parameters of a plan of its graph, or of a copy of it. All
  *  else stays as it was read, byte by byte: nodes, names, shapes, initializers that have not

@@ -76,6 +76,18 @@ static void find_needed(rg_export *e)
 
 /* ---- inputs ---- */
 
+/* The output whose gradient an input is, "y_grad" of "y". */
+static const rg_onnx_entry *gradient_of(const rg_export *e, const char *name)
+{
+    char text[512];
+    const size_t length = strlen(name), suffix = strlen("_grad");
+    if (length <= suffix || length >= sizeof text || strcmp(name + length - suffix, "_grad") != 0)
+        return NULL;
+    memcpy(text, name, length - suffix);
+    text[length - suffix] = 0;
+    return entry_of(e, text, RG_ONNX_OUTPUT);
+}
+
 /* The shape of a source, in the order of the graph, and its order in the file. */
 static rg_status find_source(const rg_export *e, const char *name, rg_tensor_desc *desc,
                              int32_t order[])
@@ -92,6 +104,8 @@ static rg_status find_source(const rg_export *e, const char *name, rg_tensor_des
             rg_channels_last_order(4, order);
         return RG_OK;
     }
+    if (entry == NULL)
+        entry = gradient_of(e, name);
     RG_CHECK(entry != NULL, RG_INVALID_ARGUMENT, "the shape of the input '%.80s' is not given",
              name);
     *desc = entry->info.desc;
@@ -135,11 +149,15 @@ static rg_status add_source(rg_export *e, const rg_value *value, bool first)
     memcpy(made->shape, made->form.shape, sizeof made->shape);
     made->known = made->has_form = true;
     made->form.name = file_name(e, value->name);
+    if (e->desc.flat_results && desc.rank == 3 && desc.dims[1] == 1 && desc.dims[2] == 1) {
+        for (int32_t p = 0; p < RG_PROBES; p++) /* labels of images with one pixel */
+            made->form.shape[p] = rg_tensor_desc_dense(desc.dtype, 1, made->shape[p].dims);
+    }
     if (first && !e->desc.has_dtype && rg_dtype_is_data(desc.dtype))
         e->dtype = desc.dtype;
     rg_form_file_dims(&made->form, dims);
-    rg_proto_write_port(&e->inputs, 11, made->form.name, rg_export_type(e, desc.dtype), desc.rank,
-                        dims);
+    rg_proto_write_port(&e->inputs, 11, made->form.name, rg_export_type(e, desc.dtype),
+                        made->form.shape[0].rank, dims);
     return first && e->desc.channels > 0 ? normalize(e, &made->form) : RG_OK;
 }
 
@@ -299,7 +317,8 @@ static rg_status flat_result(rg_export *e, const rg_value *value, rg_form *form)
 {
     const rg_tensor_desc *shape = e->values[value->id].shape;
     rg_tensor_desc flat[RG_PROBES];
-    if (shape[0].rank != 4 || shape[0].dims[1] != 1 || shape[0].dims[2] != 1)
+    if (shape[0].rank != 4 || shape[0].dims[1] != 1 || shape[0].dims[2] != 1 ||
+        shape[0].dims[0] == shape[1].dims[0])
         return rg_export_any(e, value, form);
     for (int32_t p = 0; p < RG_PROBES; p++) {
         const int64_t dims[] = { shape[p].dims[0], shape[p].dims[3] };
@@ -307,6 +326,24 @@ static rg_status flat_result(rg_export *e, const rg_value *value, rg_form *form)
     }
     RG_TRY(rg_export_raw(e, value, form));
     return form->shape[0].rank == 2 ? RG_OK : rg_form_reshape(e, form, flat, rg_plain_order);
+}
+
+/* The gradient of a parameter has the dimensions that the file has for the parameter. */
+static rg_status fit_parameter(rg_export *e, const rg_value *gradient, rg_form *form)
+{
+    for (size_t i = 0; i < e->graph->values_count; i++) {
+        const rg_exported *made = &e->values[i];
+        const rg_tensor_desc *desc = &made->changed_desc;
+        const char *numbers;
+        if (e->graph->values[i]->gradient != gradient || made->changed == NULL)
+            continue;
+        RG_TRY(rg_export_ints(e, desc->dims, desc->rank, ".shape", &numbers));
+        RG_TRY(rg_form_binary(e, "Reshape", form, numbers));
+        form->shape[0] = form->shape[1] = *desc;
+        memcpy(form->order, rg_plain_order, sizeof rg_plain_order);
+        return RG_OK;
+    }
+    return RG_OK;
 }
 
 static rg_status add_output(rg_export *e, const rg_result *result)
@@ -318,10 +355,11 @@ static rg_status add_output(rg_export *e, const rg_result *result)
     find_constants(e, result->value);
     RG_TRY(e->desc.flat_results ? flat_result(e, result->value, &form)
                                 : rg_export_any(e, result->value, &form));
-    const int32_t rank = form.shape[0].rank;
+    int32_t rank = form.shape[0].rank;
     find_order(e, result, rank, order);
     const bool same = rg_order_same(order, form.order, rank);
     RG_TRY(rg_form_reorder(e, &form, order));
+    RG_TRY(fit_parameter(e, result->value, &form));
     if (same && !can_be_renamed(e, result->value, form.name))
         RG_TRY(rg_form_unary(e, "Identity", &form));
     rg_names_remove(&e->renamed, form.name);
@@ -329,6 +367,7 @@ static rg_status add_output(rg_export *e, const rg_result *result)
     char *copy;
     RG_TRY(rg_arena_text(&e->arena, name, strlen(name), &copy));
     RG_TRY(rg_names_add(&e->renamed, form.name, copy));
+    rank = form.shape[0].rank;
     rg_form_file_dims(&form, dims);
     rg_proto_write_port(&e->outputs, 12, name, rg_export_type(e, form.shape[0].dtype), rank, dims);
     return RG_OK;

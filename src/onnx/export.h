@@ -8,6 +8,9 @@
 
 #include "onnx/onnx_write.h"
 
+#include <retrograde/conv.h>
+#include <retrograde/pool.h>
+
 /* A value as the file has it. Dimension d of the graph is dimension order[d] of the file. Its shape
  * may lack dimensions of 1 that the value of the graph has: one pixel (n, 1, 1, c) is (n, c). */
 typedef struct rg_form {
@@ -24,6 +27,12 @@ typedef struct rg_exported {
     int32_t readers; /* nodes that are written, and results */
     rg_tensor_desc shape[RG_PROBES];
     rg_form form;
+    bool has_inner;
+    rg_form inner;        /* what the neuron of an op reads */
+    const char *extra[2]; /* further outputs of its node: positions of maxima, logarithms, … */
+    /* A parameter that the file has with other elements or dimensions: its name there. */
+    const char *changed;
+    rg_tensor_desc changed_desc; /* in the order of the file */
 } rg_exported;
 
 /* Where the elements of parameters come from: a plan, or the file of an imported network. */
@@ -139,6 +148,18 @@ rg_exporter rg_export_conv, rg_export_conv_transpose, rg_export_pool, rg_export_
 rg_status rg_form_neuron(rg_export *e, const rg_neuron_desc *desc, const rg_value *slope,
                          rg_form *form);
 
+/* The numbers a, b, c of a kind, its defaults where they are not given. */
+void rg_neuron_numbers(const rg_neuron_desc *desc, double numbers[3]);
+rg_status rg_form_times(rg_export *e, rg_form *form, double factor);
+rg_status rg_form_plus(rg_export *e, rg_form *form, double term);
+/* An operand with as many dimensions as the result, in its order. */
+rg_status rg_export_operand(rg_export *e, const rg_value *value, int32_t rank,
+                            const int32_t order[], rg_form *form);
+/* Attributes of windows for gradients; RG_UNSUPPORTED where the forward pass has nodes for them. */
+rg_status rg_emit_conv_windows(rg_export *e, const rg_conv_desc *desc, const rg_tensor_desc *x,
+                               const rg_tensor_desc *w);
+rg_status rg_emit_pool_windows(rg_export *e, const rg_pool_desc *desc, const rg_tensor_desc *x);
+
 /* Held between two bounds; infinite ones are none. */
 rg_status rg_form_clip(rg_export *e, rg_form *form, double low, double high);
 
@@ -154,6 +175,34 @@ rg_status rg_export_weights(rg_export *e, const rg_node *node, bool bias, int32_
                             const int32_t order[], rg_weighted *weighted);
 /* Neurons behind it; the result is that of the node, and of the normalization. */
 rg_status rg_export_weighted(rg_export *e, const rg_weighted *weighted, rg_form *form);
+
+/* Class labels and logits with classes in dimension 1, as ONNX has them. */
+rg_status rg_export_loss_inputs(rg_export *e, const rg_value *x, const rg_value *labels,
+                                rg_form *x_form, rg_form *label_form);
+
+/* ---- gradients ---- */
+
+rg_exporter *rg_gradient_exporter_find(const char *op);
+rg_exporter rg_export_conv_gradient, rg_export_pool_gradient, rg_export_dense_gradient,
+    rg_export_matmul_gradient, rg_export_batch_norm_gradient, rg_export_layer_norm_gradient,
+    rg_export_reshape_gradient, rg_export_transpose_gradient, rg_export_concat_gradient,
+    rg_export_slice_gradient, rg_export_reduce_gradient, rg_export_softmax_gradient,
+    rg_export_dropout_gradient, rg_export_loss_gradient;
+/* Whether a gradient of this forward node is written. */
+bool rg_export_has_gradient(const rg_export *e, const rg_node *node);
+/* The gradient of an input, if it is wanted. */
+rg_status rg_export_define_gradient(rg_export *e, const rg_node *node, int32_t input,
+                                    const rg_form *form);
+/* The result of the forward node of a gradient node, in an order. */
+rg_status rg_export_forward_result(rg_export *e, const rg_node *node, const int32_t order[],
+                                   rg_form *y);
+/* An operator of com.microsoft with two inputs; attributes may follow. */
+rg_status rg_form_runtime(rg_export *e, const char *type, rg_form *dy, const char *other);
+/* dy becomes the gradient of an activation with input x and result y, of the same order. */
+rg_status rg_form_neuron_gradient(rg_export *e, const rg_neuron_desc *d, const rg_form *x,
+                                  const rg_form *y, rg_form *dy);
+/* Sums over dimensions of the graph, which stay with length 1, or are left out. */
+rg_status rg_form_sum(rg_export *e, rg_form *form, const bool dims[], bool keep);
 
 /* The graph as a model. */
 enum { RG_ONNX_DEFAULT_WRITTEN = 17 };

@@ -12,7 +12,7 @@
 
 /* ---- pieces ---- */
 
-static rg_status times(rg_export *e, rg_form *form, double factor)
+rg_status rg_form_times(rg_export *e, rg_form *form, double factor)
 {
     const char *number;
     if (factor == 1)
@@ -21,7 +21,7 @@ static rg_status times(rg_export *e, rg_form *form, double factor)
     return rg_form_binary(e, "Mul", form, number);
 }
 
-static rg_status plus(rg_export *e, rg_form *form, double term)
+rg_status rg_form_plus(rg_export *e, rg_form *form, double term)
 {
     const char *number;
     if (term == 0)
@@ -71,18 +71,18 @@ static rg_status gelu(rg_export *e, rg_form *form, bool by_tanh)
     }
     if (by_tanh) { /* tanh(sqrt(2 / pi) (x + 0.044715 x^3)) */
         RG_TRY(rg_form_binary(e, "Mul", form, x.name));
-        RG_TRY(times(e, form, 0.044715));
-        RG_TRY(plus(e, form, 1));
+        RG_TRY(rg_form_times(e, form, 0.044715));
+        RG_TRY(rg_form_plus(e, form, 1));
         RG_TRY(rg_form_binary(e, "Mul", form, x.name));
-        RG_TRY(times(e, form, 0.79788456080286535588));
+        RG_TRY(rg_form_times(e, form, 0.79788456080286535588));
         RG_TRY(rg_form_unary(e, "Tanh", form));
     } else {
-        RG_TRY(times(e, form, 0.70710678118654752440));
+        RG_TRY(rg_form_times(e, form, 0.70710678118654752440));
         RG_TRY(rg_form_unary(e, "Erf", form));
     }
-    RG_TRY(plus(e, form, 1));
+    RG_TRY(rg_form_plus(e, form, 1));
     RG_TRY(rg_form_binary(e, "Mul", form, x.name));
-    return times(e, form, 0.5);
+    return rg_form_times(e, form, 0.5);
 }
 
 /* Slopes of channels, along the dimension that the file has channels in. */
@@ -142,7 +142,7 @@ static rg_status elu(rg_export *e, rg_form *form, double alpha)
 static rg_status swish(rg_export *e, rg_form *form, double a)
 {
     const rg_form x = *form;
-    RG_TRY(times(e, form, a));
+    RG_TRY(rg_form_times(e, form, a));
     RG_TRY(rg_form_unary(e, "Sigmoid", form));
     return rg_form_binary(e, "Mul", form, x.name);
 }
@@ -150,20 +150,19 @@ static rg_status swish(rg_export *e, rg_form *form, double a)
 /* f(b x) times a */
 static rg_status scaled(rg_export *e, const char *type, rg_form *form, double a, double b)
 {
-    RG_TRY(times(e, form, b));
+    RG_TRY(rg_form_times(e, form, b));
     RG_TRY(rg_form_unary(e, type, form));
-    return times(e, form, a);
+    return rg_form_times(e, form, a);
 }
 
 /* a x + b, then what comes behind it. */
 static rg_status linear(rg_export *e, rg_form *form, double a, double b)
 {
-    RG_TRY(times(e, form, a));
-    return plus(e, form, b);
+    RG_TRY(rg_form_times(e, form, a));
+    return rg_form_plus(e, form, b);
 }
 
-/* The numbers of a kind, where they are not given. */
-static void fill_numbers(const rg_neuron_desc *d, double n[3])
+void rg_neuron_numbers(const rg_neuron_desc *d, double n[3])
 {
     static const double defaults[][3] = {
         [RG_NEURON_LINEAR] = { 1, 0, 0 },     [RG_NEURON_HARD_SIGMOID] = { 0.2, 0.5, 0 },
@@ -182,7 +181,7 @@ rg_status rg_form_neuron(rg_export *e, const rg_neuron_desc *d, const rg_value *
                          rg_form *form)
 {
     double n[3];
-    fill_numbers(d, n);
+    rg_neuron_numbers(d, n);
     switch (d->kind) {
     case RG_NEURON_NONE:
         return RG_OK;
@@ -223,7 +222,7 @@ rg_status rg_form_neuron(rg_export *e, const rg_neuron_desc *d, const rg_value *
     case RG_NEURON_LOGARITHM:
         RG_TRY(linear(e, form, n[0], n[1]));
         RG_TRY(rg_form_unary(e, "Log", form));
-        return times(e, form, n[2] == -1 ? 1 : 1 / log(n[2]));
+        return rg_form_times(e, form, n[2] == -1 ? 1 : 1 / log(n[2]));
     case RG_NEURON_GELU:
     case RG_NEURON_GELU_TANH:
         return gelu(e, form, d->kind == RG_NEURON_GELU_TANH);
@@ -245,9 +244,8 @@ rg_status rg_export_neuron(rg_export *e, const rg_node *node)
 
 /* ---- arithmetic ---- */
 
-/* An operand with as many dimensions as the result, in its order. */
-static rg_status take_operand(rg_export *e, const rg_value *value, int32_t rank,
-                              const int32_t order[], rg_form *form)
+rg_status rg_export_operand(rg_export *e, const rg_value *value, int32_t rank,
+                            const int32_t order[], rg_form *form)
 {
     const rg_exported *made = &e->values[value->id];
     const int32_t own = made->shape[0].rank;
@@ -305,15 +303,15 @@ rg_status rg_export_arithmetic(rg_export *e, const rg_node *node)
     int32_t order[RG_MAX_RANK];
     rg_form a, b;
     choose_order(e, node, y->rank, order);
-    RG_TRY(take_operand(e, node->in[0], y->rank, order, &a));
-    RG_TRY(take_operand(e, node->in[1], y->rank, order, &b));
+    RG_TRY(rg_export_operand(e, node->in[0], y->rank, order, &a));
+    RG_TRY(rg_export_operand(e, node->in[1], y->rank, order, &b));
     if (d->kind == RG_ARITHMETIC_COMPARE) {
         RG_TRY(compare(e, d, &a, &b));
     } else {
-        RG_TRY(times(e, &a, d->primary_scale));
-        RG_TRY(times(e, &b, d->secondary_scale));
+        RG_TRY(rg_form_times(e, &a, d->primary_scale));
+        RG_TRY(rg_form_times(e, &b, d->secondary_scale));
         RG_TRY(rg_form_binary(e, types[d->kind], &a, b.name));
-        RG_TRY(plus(e, &a, d->bias));
+        RG_TRY(rg_form_plus(e, &a, d->bias));
         RG_TRY(rg_form_clip(e, &a, d->minimum, d->maximum));
     }
     memcpy(a.shape, y, sizeof a.shape);

@@ -30,6 +30,9 @@ static rg_status take_channels(rg_export *e, const rg_value *value, rg_dtype dty
 static rg_status finish(rg_export *e, const rg_node *node, const rg_neuron_desc *neuron,
                         rg_form *form)
 {
+    rg_exported *out = &e->values[node->out[0]->id];
+    out->inner = *form;
+    out->has_inner = true;
     RG_TRY(rg_form_neuron(e, neuron, NULL, form));
     return rg_export_define(e, node, 0, form);
 }
@@ -148,7 +151,15 @@ static rg_status layer_norm(rg_export *e, const rg_node *node, const rg_value *g
         rg_emit_input(e, shift.name);
     rg_emit_int(e, "axis", -1);
     rg_emit_float(e, "epsilon", d->epsilon);
-    return rg_form_made(e, form);
+    RG_TRY(rg_form_made(e, form));
+    if (!rg_export_has_gradient(e, node))
+        return RG_OK;
+    rg_exported *out = &e->values[node->out[0]->id];
+    for (int i = 0; i < 2; i++) { /* the mean, and 1 / deviation */
+        RG_TRY(rg_export_name(e, node->label, i == 0 ? ".mean" : ".scale", &out->extra[i]));
+        rg_emit_output(e, out->extra[i]);
+    }
+    return RG_OK;
 }
 
 static rg_status instance_norm(rg_export *e, const rg_node *node, const rg_value *gamma,

@@ -111,6 +111,9 @@ rg_status rg_export_weights(rg_export *e, const rg_node *node, bool bias, int32_
 rg_status rg_export_weighted(rg_export *e, const rg_weighted *weighted, rg_form *form)
 {
     const rg_node *norm = weighted->norm;
+    rg_exported *out = &e->values[weighted->node->out[0]->id];
+    out->inner = *form;
+    out->has_inner = true;
     RG_TRY(rg_form_neuron(e, weighted->neuron, NULL, form));
     RG_TRY(rg_export_define(e, weighted->node, 0, form));
     if (norm == NULL)

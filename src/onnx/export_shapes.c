@@ -203,7 +203,17 @@ rg_status rg_export_reduce(rg_export *e, const rg_node *node)
 
 /* ---- losses ---- */
 
-/* Class labels and logits with classes in dimension 1, as ONNX has them. */
+rg_status rg_export_loss_inputs(rg_export *e, const rg_value *x, const rg_value *labels,
+                                rg_form *x_form, rg_form *label_form)
+{
+    RG_TRY(rg_export_raw(e, x, x_form));
+    RG_TRY(rg_export_raw(e, labels, label_form));
+    if (x_form->shape[0].rank == 2 && label_form->shape[0].rank == 1)
+        return RG_OK;
+    RG_TRY(rg_export_image(e, x, x_form));
+    return rg_export_plain(e, labels, label_form);
+}
+
 rg_status rg_export_loss(rg_export *e, const rg_node *node)
 {
     static const char *const reductions[] = { "none", "sum", "mean", NULL };
@@ -219,8 +229,7 @@ rg_status rg_export_loss(rg_export *e, const rg_node *node)
                  (counted || !d->has_ignored || d->reduction != RG_LOSS_MEAN) &&
                  !d->gradient_output && (d->across_batch || d->reduction == RG_LOSS_NONE),
              RG_UNSUPPORTED, "its weights, smoothing or reduction");
-    RG_TRY(rg_export_image(e, node->in[0], &x));
-    RG_TRY(rg_export_plain(e, node->in[1], &labels));
+    RG_TRY(rg_export_loss_inputs(e, node->in[0], node->in[1], &x, &labels));
     RG_TRY(rg_emit(e, logs ? "NegativeLogLikelihoodLoss" : "SoftmaxCrossEntropyLoss"));
     rg_emit_input(e, x.name);
     rg_emit_input(e, labels.name);
@@ -228,6 +237,11 @@ rg_status rg_export_loss(rg_export *e, const rg_node *node)
     if (d->has_ignored)
         rg_emit_int(e, "ignore_index", d->ignored);
     RG_TRY(rg_form_made(e, &x));
+    if (!logs && rg_export_has_gradient(e, node)) {
+        const char **name = &e->values[node->out[0]->id].extra[0];
+        RG_TRY(rg_export_name(e, node->label, ".log_prob", name));
+        rg_emit_output(e, *name);
+    }
     memcpy(x.order, rg_plain_order, sizeof x.order);
     memcpy(x.shape, e->values[node->out[0]->id].shape, sizeof x.shape);
     return rg_export_define(e, node, 0, &x);
@@ -264,7 +278,9 @@ static const struct entry {
 
 rg_exporter *rg_exporter_find(const char *op, bool gradient)
 {
-    for (size_t i = 0; i < sizeof entries / sizeof entries[0] && !gradient; i++) {
+    if (gradient)
+        return rg_gradient_exporter_find(op);
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
         if (strcmp(entries[i].op, op) == 0)
             return entries[i].forward;
     }

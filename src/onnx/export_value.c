@@ -265,12 +265,12 @@ rg_status rg_export_doubles(rg_export *e, const rg_value *parameter, double **el
 rg_status rg_export_changed(rg_export *e, const rg_value *parameter, const double elements[],
                             const rg_tensor_desc *desc, const int32_t order[], const char **name)
 {
-    const rg_exported *made = &e->values[parameter->id];
+    rg_exported *made = &e->values[parameter->id];
     const size_t count = (size_t)rg_shape_count(desc), size = rg_dtype_size(e->dtype);
     int64_t dims[RG_MAX_RANK];
     void *data, *moved = NULL;
     *name = parameter->name;
-    if (made->readers != 1 || made->has_form)
+    if (made->has_form || made->changed != NULL)
         RG_TRY(rg_export_name(e, parameter->name, ".changed", name));
     RG_TRY(rg_allocate(allocator, count * size, &data));
     const rg_status status = rg_allocate(allocator, count * size, &moved);
@@ -282,6 +282,8 @@ rg_status rg_export_changed(rg_export *e, const rg_value *parameter, const doubl
             dims[order[d]] = desc->dims[d];
         rg_proto_write_tensor(&e->tensors, 5, *name, rg_onnx_type_of(e->dtype), desc->rank, dims,
                               moved, count * size);
+        made->changed = *name;
+        made->changed_desc = rg_tensor_desc_dense(e->dtype, desc->rank, dims);
     }
     rg_release(allocator, data, count * size);
     rg_release(allocator, moved, count * size);
@@ -296,11 +298,13 @@ static rg_status make_parameter(rg_export *e, const rg_value *value, const int32
     void *data;
     size_t bytes;
     made->form.name = value->name;
+    if (made->changed != NULL)
+        RG_TRY(rg_export_name(e, value->name, ".original", &made->form.name));
     memcpy(made->form.shape, made->shape, sizeof made->shape);
     memcpy(made->form.order, order, sizeof order[0] * (size_t)value->desc.rank);
     RG_TRY(parameter_elements(e, value, order, dtype, &data, &bytes));
     rg_form_file_dims(&made->form, dims);
-    rg_proto_write_tensor(&e->tensors, 5, value->name, rg_onnx_type_of(dtype), value->desc.rank,
+    rg_proto_write_tensor(&e->tensors, 5, made->form.name, rg_onnx_type_of(dtype), value->desc.rank,
                           dims, data, bytes);
     rg_release(allocator, data, bytes);
     made->has_form = true;

@@ -48,6 +48,12 @@ typedef struct windows {
     int64_t kernel[2], stride[2], dilation[2], before[2], after[2];
 } windows;
 
+static void copy_pair(int64_t to[2], const int32_t from[2])
+{
+    to[0] = from[0];
+    to[1] = from[1];
+}
+
 static rg_status place_windows(rg_export *e, rg_form *form, const rg_placement *at, windows *w)
 {
     int64_t crop_before[2] = { 0 }, crop_after[2] = { 0 };
@@ -76,13 +82,22 @@ static void emit_windows(rg_export *e, const windows *w)
         rg_emit_ints(e, "dilations", w->dilation, 2);
 }
 
-static void copy_pair(int64_t to[2], const int32_t from[2])
-{
-    to[0] = from[0];
-    to[1] = from[1];
-}
-
 /* ---- convolution ---- */
+
+static rg_status resolve_conv(const rg_conv_desc *d, const rg_tensor_desc *x,
+                              const rg_tensor_desc *weights, rg_placement *at, windows *w)
+{
+    const rg_window window = { .source = { x->dims[1], x->dims[2] },
+                               .window = { (int32_t)weights->dims[1], (int32_t)weights->dims[2] },
+                               .stride = { d->stride[0], d->stride[1] },
+                               .dilation = { d->dilation[0], d->dilation[1] },
+                               .output = { d->output[0], d->output[1] } };
+    *w = (windows){ 0 };
+    copy_pair(w->kernel, window.window);
+    copy_pair(w->stride, d->stride);
+    copy_pair(w->dilation, d->dilation);
+    return rg_padding_resolve(&d->padding, &window, at);
+}
 
 rg_status rg_export_conv(rg_export *e, const rg_node *node)
 {
@@ -90,20 +105,11 @@ rg_status rg_export_conv(rg_export *e, const rg_node *node)
     rg_form form;
     rg_placement at;
     rg_weighted weighted;
-    windows w = { 0 };
-    const rg_tensor_desc *weights = &e->values[node->in[1]->id].shape[0];
+    windows w;
     RG_TRY(rg_export_image(e, node->in[0], &form));
     RG_TRY(check_image(&form));
     const rg_tensor_desc x = form.shape[0];
-    const rg_window window = { .source = { x.dims[1], x.dims[2] },
-                               .window = { (int32_t)weights->dims[1], (int32_t)weights->dims[2] },
-                               .stride = { d->stride[0], d->stride[1] },
-                               .dilation = { d->dilation[0], d->dilation[1] },
-                               .output = { d->output[0], d->output[1] } };
-    RG_TRY(rg_padding_resolve(&d->padding, &window, &at));
-    copy_pair(w.kernel, window.window);
-    copy_pair(w.stride, d->stride);
-    copy_pair(w.dilation, d->dilation);
+    RG_TRY(resolve_conv(d, &x, &e->values[node->in[1]->id].shape[0], &at, &w));
     RG_TRY(place_windows(e, &form, &at, &w));
     RG_TRY(rg_export_weights(e, node, d->bias, d->neuron.kind == RG_NEURON_NONE ? 0 : -1,
                              image_order, &weighted));
@@ -117,6 +123,30 @@ rg_status rg_export_conv(rg_export *e, const rg_node *node)
     RG_TRY(rg_form_made(e, &form));
     weighted.neuron = &d->neuron;
     return rg_export_weighted(e, &weighted, &form);
+}
+
+/* Padding as attributes alone. */
+static rg_status plain_windows(const rg_placement *at, windows *w)
+{
+    for (int i = 0; i < 2; i++) {
+        w->before[i] = at->before[i];
+        w->after[i] = at->after[i] < 0 && -at->after[i] < w->stride[i] ? 0 : at->after[i];
+        RG_CHECK(w->before[i] >= 0 && w->after[i] >= 0, RG_UNSUPPORTED,
+                 "windows that leave out pixels");
+    }
+    return RG_OK;
+}
+
+rg_status rg_emit_conv_windows(rg_export *e, const rg_conv_desc *d, const rg_tensor_desc *x,
+                               const rg_tensor_desc *weights)
+{
+    rg_placement at;
+    windows w;
+    RG_TRY(resolve_conv(d, x, weights, &at, &w));
+    RG_TRY(plain_windows(&at, &w));
+    emit_windows(e, &w);
+    rg_emit_int(e, "group", d->groups == 0 ? x->dims[3] : d->groups);
+    return RG_OK;
 }
 
 /* Weights of MPS, (out, kh, kw, in / groups) with rotated windows, as (in, out / groups, kh, kw).
@@ -258,52 +288,83 @@ static bool counts_partly(const rg_pool_desc *d, const rg_placement *at)
            d->count_include_pad && d->ceil_mode && d->padding.policy == RG_PADDING_EXPLICIT;
 }
 
-rg_status rg_export_pool(rg_export *e, const rg_node *node)
+static rg_status resolve_pool(const rg_pool_desc *d, const rg_tensor_desc *x, rg_placement *at,
+                              windows *w)
 {
-    static const char *const types[] = { "MaxPool", "AveragePool", "LpPool" };
-    static const char *const global[] = { "GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool" };
-    const rg_pool_desc *d = node->desc;
-    rg_form form, indices;
-    rg_placement at;
-    windows w = { 0 };
-    RG_TRY(rg_export_image(e, node->in[0], &form));
-    RG_TRY(check_image(&form));
-    const rg_tensor_desc x = form.shape[0];
-    const rg_window window = { .source = { x.dims[1], x.dims[2] },
+    const rg_window window = { .source = { x->dims[1], x->dims[2] },
                                .window = { d->window[0], d->window[1] },
                                .stride = { d->stride[0], d->stride[1] },
                                .dilation = { d->dilation[0], d->dilation[1] },
                                .output = { d->output[0], d->output[1] },
                                .ceil_mode = d->ceil_mode };
-    RG_TRY(rg_padding_resolve(&d->padding, &window, &at));
-    copy_pair(w.kernel, d->window);
-    copy_pair(w.stride, d->stride);
-    copy_pair(w.dilation, d->dilation);
+    *w = (windows){ 0 };
+    copy_pair(w->kernel, d->window);
+    copy_pair(w->stride, d->stride);
+    copy_pair(w->dilation, d->dilation);
+    return rg_padding_resolve(&d->padding, &window, at);
+}
+
+static void emit_pool(rg_export *e, const rg_pool_desc *d, const rg_placement *at, windows *w)
+{
+    if (counts_partly(d, at)) {
+        w->after[0] = d->padding.bottom;
+        w->after[1] = d->padding.right;
+        rg_emit_int(e, "ceil_mode", 1);
+    }
+    emit_windows(e, w);
+    if (d->kind == RG_POOL_AVERAGE)
+        rg_emit_int(e, "count_include_pad", d->edge == RG_POOL_ZERO || d->count_include_pad);
+    if (d->indices)
+        rg_emit_int(e, "storage_order", d->storage_order);
+}
+
+rg_status rg_emit_pool_windows(rg_export *e, const rg_pool_desc *d, const rg_tensor_desc *x)
+{
+    rg_placement at;
+    windows w;
+    RG_TRY(resolve_pool(d, x, &at, &w));
+    RG_TRY(plain_windows(&at, &w));
+    const bool padded = w.before[0] > 0 || w.before[1] > 0 || w.after[0] > 0 || w.after[1] > 0;
+    RG_CHECK(d->kind != RG_POOL_MAX || d->edge == RG_POOL_CLAMP || !padded, RG_UNSUPPORTED,
+             "maxima over padding of zeros");
+    emit_pool(e, d, &at, &w);
+    return RG_OK;
+}
+
+/* Positions of maxima: an output of the graph, or what a gradient reads. */
+static rg_status define_indices(rg_export *e, const rg_node *node, rg_form *form)
+{
+    const rg_pool_desc *d = node->desc;
+    RG_TRY(rg_form_made(e, form));
+    e->values[node->out[0]->id].extra[0] = form->name;
+    return d->indices ? rg_export_define(e, node, 1, form) : RG_OK;
+}
+
+rg_status rg_export_pool(rg_export *e, const rg_node *node)
+{
+    static const char *const types[] = { "MaxPool", "AveragePool", "LpPool" };
+    static const char *const global[] = { "GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool" };
+    const rg_pool_desc *d = node->desc;
+    const bool indices = d->indices || (d->kind == RG_POOL_MAX && rg_export_has_gradient(e, node));
+    rg_form form;
+    rg_placement at;
+    windows w;
+    RG_TRY(rg_export_image(e, node->in[0], &form));
+    RG_TRY(check_image(&form));
+    const rg_tensor_desc x = form.shape[0];
+    RG_TRY(resolve_pool(d, &x, &at, &w));
     RG_TRY(check_pool(e, d, &w));
     RG_TRY(place_windows(e, &form, &at, &w));
     RG_TRY(settle_padding(e, d, &form, &w));
-    const bool whole = is_global(&w, &x) && !d->indices;
+    const bool whole = is_global(&w, &x) && !indices;
     RG_TRY(rg_emit(e, whole ? global[d->kind] : types[d->kind]));
     rg_emit_input(e, form.name);
-    if (!whole) {
-        if (counts_partly(d, &at)) {
-            w.after[0] = d->padding.bottom;
-            w.after[1] = d->padding.right;
-            rg_emit_int(e, "ceil_mode", 1);
-        }
-        emit_windows(e, &w);
-        if (d->kind == RG_POOL_AVERAGE)
-            rg_emit_int(e, "count_include_pad", d->edge == RG_POOL_ZERO || d->count_include_pad);
-        if (d->indices)
-            rg_emit_int(e, "storage_order", d->storage_order);
-    }
-    indices = form;
+    if (!whole)
+        emit_pool(e, d, &at, &w);
+    rg_form positions = form;
     RG_TRY(rg_form_made(e, &form));
     RG_TRY(rg_export_define(e, node, 0, &form));
-    if (!d->indices)
-        return RG_OK;
-    RG_TRY(rg_form_made(e, &indices));
-    return rg_export_define(e, node, 1, &indices);
+    return indices ? define_indices(e, node, &positions) : RG_OK;
 }
 
 /* ---- resizing and padding ---- */

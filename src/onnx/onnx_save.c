@@ -6,6 +6,7 @@
 #include "core/dtype.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 rg_onnx_write_desc rg_onnx_write_desc_default(void)
@@ -69,20 +70,80 @@ static bool stays(const rg_onnx_network *network, const rg_onnx_write_desc *desc
            !desc->fold_batch_norm && !desc->gradients && desc->channels == 0;
 }
 
+rg_status rg_graph_add_gradients(rg_graph *graph, rg_value *const y[], rg_value *const dy[],
+                                 int32_t count)
+{
+    char name[512];
+    RG_TRY(rg_graph_gradients(graph, y, dy, count, NULL, NULL));
+    for (size_t i = 0; i < graph->values_count; i++) {
+        const rg_value *value = graph->values[i];
+        if (value->kind != RG_VALUE_PARAMETER || value->gradient == NULL || value->stops)
+            continue;
+        snprintf(name, sizeof name, "%.500s_grad", value->name);
+        RG_TRY(rg_graph_result(graph, value->gradient, name));
+    }
+    return RG_OK;
+}
+
+/* Gradients of all outputs, each with an input for its own. */
+static rg_status add_gradients(rg_graph *graph)
+{
+    enum { MOST = 64 };
+    rg_value *y[MOST], *dy[MOST];
+    char name[512];
+    const int32_t count = rg_graph_results(graph);
+    RG_CHECK(count <= MOST, RG_UNSUPPORTED, "the network has %d outputs", count);
+    for (size_t i = 0; i < graph->values_count; i++) {
+        if (graph->values[i]->kind == RG_VALUE_SOURCE)
+            RG_TRY(rg_value_stop_gradient(graph->values[i]));
+    }
+    for (int32_t i = 0; i < count; i++) {
+        const char *result;
+        y[i] = rg_graph_result_at(graph, i, &result);
+        snprintf(name, sizeof name, "%.500s_grad", result);
+        dy[i] = rg_graph_source(graph, name);
+    }
+    RG_TRY(rg_graph_status(graph));
+    return rg_graph_add_gradients(graph, y, dy, count);
+}
+
+static rg_status write_used(const rg_onnx_network *network, rg_plan *plan,
+                            const rg_onnx_write_desc *desc, rg_writer *writer)
+{
+    const rg_export_source source = { plan, network };
+    rg_graph *copy;
+    if (!desc->gradients)
+        return rg_graph_export(network->graph, source, desc, writer);
+    RG_TRY(rg_graph_copy(network->graph, &copy));
+    rg_status status = add_gradients(copy);
+    if (status == RG_OK)
+        status = rg_graph_export(copy, source, desc, writer);
+    rg_graph_destroy(copy);
+    return status;
+}
+
 /* From the graph as the network is used, which a network for training is imported once more for. */
 static rg_status write_graph(const rg_onnx_network *network, rg_plan *plan,
                              const rg_onnx_write_desc *desc, rg_writer *writer)
 {
     rg_onnx_network *used = NULL;
     if (!network->options.training)
-        return rg_graph_export(network->graph, (rg_export_source){ plan, network }, desc, writer);
+        return write_used(network, plan, desc, writer);
     rg_onnx_options options = network->options;
     options.training = false;
     RG_TRY(rg_onnx_network_create(network->model, &options, &used));
-    const rg_status status =
-        rg_graph_export(used->graph, (rg_export_source){ plan, used }, desc, writer);
+    const rg_status status = write_used(used, plan, desc, writer);
     rg_onnx_network_destroy(used);
     return status;
+}
+
+rg_status rg_onnx_copy(const rg_onnx *model, const char *path)
+{
+    const rg_onnx_network none = { .model = model };
+    rg_writer writer = { 0 };
+    RG_CHECK_NOT_NULL(model);
+    RG_CHECK_NOT_NULL(path);
+    return rg_writer_save(&writer, rg_onnx_rewrite(&none, NULL, NULL, &writer), path);
 }
 
 static rg_status write_network(const rg_onnx_network *network, rg_plan *plan,

@@ -25,6 +25,11 @@ rg_status rg_plan_elements(rg_plan *plan, const char *name, const int32_t order[
 rg_status rg_onnx_rewrite(const rg_onnx_network *network, rg_plan *plan,
                           const rg_onnx_write_desc *desc, rg_writer *writer);
 
+/* Adds the gradients of `y`, and those of all parameters that are not frozen as results "w_grad".
+ */
+rg_status rg_graph_add_gradients(rg_graph *graph, rg_value *const y[], rg_value *const dy[],
+                                 int32_t count);
+
 /* Writes the floating-point initializers of the model that a writer holds to a safetensors file,
  * and releases the writer; of `graph`, unless it is NULL, the parameters alone, under PyTorch's
  * names. */

@@ -7,7 +7,6 @@
 #include "core/memory.h"
 
 #include <retrograde/checkpoint.h>
-#include <retrograde/nodes.h>
 
 #include <stdlib.h>
 
@@ -151,92 +150,47 @@ rg_status rg_checkpoint_plan(const rg_checkpoint *checkpoint, rg_device *device,
 
 /* ---- ONNX ---- */
 
-/* What rg_trainer_predict() gives. */
-static rg_status add_probabilities(const rg_checkpoint *checkpoint, rg_graph *graph)
-{
-    const rg_target_kind target = checkpoint->state.network.target;
-    rg_value *logits = rg_graph_result_at(graph, 0, NULL);
-    RG_CHECK(target != RG_TARGET_VALUES, RG_INVALID_ARGUMENT,
-             "%s: a network that predicts values has no probabilities", checkpoint->path);
-    rg_neuron_desc neuron = rg_neuron_desc_default();
-    neuron.kind = RG_NEURON_SIGMOID;
-    const rg_softmax_desc softmax = rg_softmax_desc_default();
-    rg_node *node = target == RG_TARGET_LABELS
-                        ? rg_graph_neuron(graph, &neuron, (rg_value *[]){ logits })
-                        : rg_graph_softmax(graph, &softmax, (rg_value *[]){ logits });
-    RG_TRY(rg_graph_status(graph));
-    return rg_graph_result(graph, rg_node_output(node, 0), "probabilities");
-}
-
-/* The images, their normalization, and names as an ONNX model has them. */
-typedef struct onnx_request {
-    rg_onnx_write_desc desc;
-    rg_onnx_write_input images;
-    rg_onnx_write_name names[2];
-} onnx_request;
-
+/* Normalization of the images, and names as an ONNX model has them. */
 static void fill_request(const rg_checkpoint *checkpoint, const rg_onnx_write_desc *desc,
-                         onnx_request *request)
+                         rg_onnx_write_name names[2], rg_onnx_write_desc *request)
 {
     const rg_run_state *s = &checkpoint->state;
     const rg_onnx *model = checkpoint->model->onnx;
-    const int64_t dims[] = { 1, s->network.height, s->network.width, s->network.channels };
     rg_onnx_port_info info;
-    request->desc = desc != NULL ? *desc : rg_onnx_write_desc_default();
-    request->images.name = "images";
-    request->images.desc = rg_tensor_desc_dense(s->network.dtype, 4, dims);
-    request->images.desc.dims[0] = -1;
-    request->desc.inputs = &request->images;
-    request->desc.input_count = 1;
-    request->desc.mean = s->mean;
-    request->desc.deviation = s->deviation;
-    request->desc.channels = request->desc.raw_input ? 0 : (int32_t)s->network.channels;
-    request->desc.flat_results = true;
-    request->desc.names = request->names;
-    request->desc.name_count = 0;
-    if (request->desc.name == NULL)
-        request->desc.name = s->model_name;
+    *request = desc != NULL ? *desc : rg_onnx_write_desc_default();
+    request->mean = s->mean;
+    request->deviation = s->deviation;
+    request->channels = request->raw_input ? 0 : (int32_t)s->network.channels;
+    request->names = names;
+    request->name_count = 0;
     if (rg_onnx_input(model, 0, &info) != RG_OK)
         return;
-    request->names[0] = (rg_onnx_write_name){ "images", info.name };
+    names[0] = (rg_onnx_write_name){ "images", info.name };
     if (rg_onnx_output(model, 0, &info) == RG_OK)
-        request->names[1] = (rg_onnx_write_name){ "logits", info.name };
-    request->desc.name_count = 2;
-}
-
-/* From the graph: operators of the set that is asked for. */
-static rg_status write_graph(const rg_checkpoint *checkpoint, rg_plan *plan,
-                             const rg_onnx_write_desc *desc, bool weights, const char *path)
-{
-    rg_graph *graph = NULL;
-    rg_status status = rg_checkpoint_graph(checkpoint, &graph);
-    if (status == RG_OK && desc->probabilities)
-        status = add_probabilities(checkpoint, graph);
-    if (status == RG_OK)
-        status = weights ? rg_onnx_write_weights(graph, plan, desc, path)
-                         : rg_onnx_write(graph, plan, desc, path);
-    rg_graph_destroy(graph);
-    return status;
+        names[1] = (rg_onnx_write_name){ "logits", info.name };
+    request->name_count = 2;
 }
 
 static rg_status write_either(const rg_checkpoint *checkpoint, rg_device *device,
                               const rg_onnx_write_desc *desc, bool weights, const char *path)
 {
-    onnx_request request;
+    rg_onnx_write_name names[2];
+    rg_onnx_write_desc request;
     rg_plan *plan;
     RG_CHECK_NOT_NULL(checkpoint);
     RG_CHECK_NOT_NULL(device);
     RG_CHECK_NOT_NULL(path);
     RG_CHECK(checkpoint->model != NULL, RG_INVALID_STATE,
              "%s: the checkpoint was opened for inspection alone", checkpoint->path);
-    fill_request(checkpoint, desc, &request);
+    fill_request(checkpoint, desc, names, &request);
     RG_TRY(rg_checkpoint_plan(checkpoint, device, &plan));
     rg_status status = RG_UNSUPPORTED;
     if (checkpoint->model->onnx != NULL)
         status = rg_model_rewrite_onnx(checkpoint->model, &checkpoint->state.network, plan,
-                                       &request.desc, weights, path);
+                                       &request, weights, path);
     if (status == RG_UNSUPPORTED)
-        status = write_graph(checkpoint, plan, &request.desc, weights, path);
+        status = rg_model_write_onnx(checkpoint->model, &checkpoint->state.network, plan, &request,
+                                     weights, path);
     rg_plan_destroy(plan);
     return status;
 }
@@ -252,5 +206,6 @@ rg_status rg_checkpoint_write_weights(const rg_checkpoint *checkpoint, rg_device
 {
     rg_onnx_write_desc options = desc != NULL ? *desc : rg_onnx_write_desc_default();
     options.raw_input = true;
+    options.gradients = options.probabilities = false;
     return write_either(checkpoint, device, &options, true, path);
 }

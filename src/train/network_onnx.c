@@ -250,7 +250,7 @@ rg_status rg_model_rewrite_onnx(const rg_model *model, const rg_network_desc *ne
 {
     rg_onnx_network *imported;
     rg_writer writer = { 0 };
-    if (desc->has_dtype || desc->fold_batch_norm || desc->probabilities ||
+    if (desc->has_dtype || desc->fold_batch_norm || desc->probabilities || desc->gradients ||
         (desc->opset != 0 && desc->opset != rg_onnx_opset(model->onnx)))
         return RG_UNSUPPORTED;
     RG_TRY(import(model->onnx, network, &imported));

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* ONNX models: four bytes for options and sizes, then the file. A model that is read becomes a
- * graph, which is written as JSON and read again, and run where it is small. */
+ * graph, which is written as JSON and as ONNX, both read again, and run where it is small. */
 #include "fuzz.h"
+
+#include "onnx/export.h"
 
 #include <retrograde/onnx.h>
 
@@ -33,11 +35,52 @@ static void fill_shapes(const rg_onnx *model, rg_tensor_desc shapes[], int32_t c
     }
 }
 
+/* What is written can be read. */
+static void read_again(rg_writer *writer, bool written)
+{
+    rg_onnx *model = NULL;
+    rg_onnx_network *network = NULL;
+    if (written)
+        FUZZ_CHECK(rg_onnx_parse("again.onnx", writer->data, writer->size, &model) == RG_OK);
+    if (written)
+        (void)FUZZ_TRY(rg_onnx_network_create(model, NULL, &network));
+    rg_onnx_network_destroy(network);
+    rg_onnx_close(model);
+    rg_writer_release(writer);
+}
+
+static bool is_small(const rg_onnx_network *network)
+{
+    int64_t elements = 0;
+    for (int32_t i = 0; i < rg_onnx_network_tensors(network); i++) {
+        rg_onnx_tensor_info info;
+        FUZZ_CHECK(rg_onnx_network_tensor(network, i, &info) == RG_OK);
+        elements += info.role == RG_ONNX_PARAMETER ? rg_shape_count(&info.desc) : 0;
+    }
+    return elements <= MOST_ELEMENTS;
+}
+
+static void write_again(const rg_onnx_network *network, uint32_t word)
+{
+    static const int32_t opsets[] = { 13, 17, 21, 24 };
+    rg_onnx_write_desc desc = rg_onnx_write_desc_default();
+    rg_writer writer = { 0 };
+    read_again(&writer, FUZZ_TRY(rg_onnx_rewrite(network, NULL, NULL, &writer)));
+    if (!is_small(network))
+        return;
+    desc.opset = opsets[word & 3];
+    desc.fold_batch_norm = (word & 4) != 0;
+    desc.has_dtype = (word & 8) != 0;
+    desc.dtype = (rg_dtype)(word >> 4 & 3);
+    const rg_export_source source = { NULL, network };
+    read_again(&writer, FUZZ_TRY(rg_graph_export(network->graph, source, &desc, &writer)));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     fuzz_input input = { data, size };
     const uint8_t choice = fuzz_byte(&input), length = fuzz_byte(&input);
-    (void)fuzz_word(&input);
+    const uint32_t word = (uint32_t)fuzz_word(&input);
     rg_onnx *model;
     rg_onnx_network *network = NULL;
     if (!FUZZ_TRY(rg_onnx_parse("model.onnx", input.data, input.size, &model))) {
@@ -56,6 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (FUZZ_TRY(rg_onnx_network_create(model, &options, &network))) {
         read_constants(network);
         if (rg_graph_nodes(rg_onnx_network_graph(network)) <= MOST_NODES) {
+            write_again(network, word);
             fuzz_graph_round_trip(rg_onnx_network_graph(network));
             fuzz_run_graph(rg_onnx_network_graph(network), &input);
         }
