@@ -262,9 +262,15 @@ static bool is_wrong(const rg_proto_port *port, const rg_onnx_tensor_info *info)
 /* An output, with another shape where a layer has other channels than in the file. */
 static void write_output(rewrite *r, const rg_proto_port *port, rg_message message)
 {
-    rg_onnx_tensor_info info;
-    if (rg_onnx_network_find(r->network, port->name, &info) == RG_OK && is_wrong(port, &info))
-        rg_proto_write_port(r->writer, 12, port->name, port->type, info.desc.rank, info.desc.dims);
+    const rg_onnx_tensor_info *info = NULL;
+    for (size_t i = 0; i < r->network->entry_count; i++) {
+        const rg_onnx_tensor_info *entry = &r->network->entries[i].info;
+        if (entry->role == RG_ONNX_OUTPUT && strcmp(entry->name, port->name) == 0)
+            info = entry;
+    }
+    if (info != NULL && is_wrong(port, info))
+        rg_proto_write_port(r->writer, 12, port->name, port->type, info->desc.rank,
+                            info->desc.dims);
     else
         rg_write_bytes(r->writer, 12, message.at, rg_message_size(&message));
 }
