@@ -93,11 +93,8 @@ rg_status rg_onnx_open(const char *path, rg_onnx **model)
     rg_status status = create(path, model);
     if (status == RG_OK)
         status = copy_folder(path, &(*model)->folder);
-    if (status == RG_OK) {
+    if (status == RG_OK)
         status = rg_file_read(allocator, path, most_bytes, &(*model)->file);
-        if (status != RG_OK)
-            rg_error_prefix("%s: ", path);
-    }
     return finish(status, model);
 }
 

@@ -95,11 +95,8 @@ rg_status rg_writer_save(rg_writer *writer, rg_status status, const char *path)
 {
     if (status == RG_OK)
         status = writer->failed;
-    if (status == RG_OK) {
+    if (status == RG_OK)
         status = rg_file_write(path, writer->data, writer->size);
-        if (status != RG_OK)
-            rg_error_prefix("%s: ", path);
-    }
     rg_writer_release(writer);
     return status;
 }
