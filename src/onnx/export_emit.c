@@ -111,7 +111,8 @@ static void write_node(const rg_export *e, const rg_emitted *node, rg_writer *wr
         }
     }
     rg_write_text(writer, 4, node->type);
-    rg_write_raw(writer, e->attributes.data + node->begin, node->end - node->begin);
+    if (node->end > node->begin && e->attributes.failed == RG_OK)
+        rg_write_raw(writer, e->attributes.data + node->begin, node->end - node->begin);
     if (node->runtime)
         rg_write_text(writer, 7, "com.microsoft");
     rg_write_end(writer, 1, begin);

@@ -281,7 +281,7 @@ static rg_status keep_options(rg_import *m)
 {
     rg_tensor_desc *inputs = NULL;
     m->network->options = m->options;
-    if (m->options.inputs == NULL)
+    if (m->options.inputs == NULL || m->model->input_count == 0)
         return RG_OK;
     RG_TRY(rg_arena_take(&m->network->arena, m->model->input_count, sizeof *inputs, &inputs));
     memcpy(inputs, m->options.inputs, m->model->input_count * sizeof *inputs);
