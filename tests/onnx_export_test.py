@@ -34,7 +34,7 @@ third:  neuron kind=prelu
         upsample kind=bilinear grid=half_pixel
         conv_transpose 6 window=3 stride=2 padding.policy=same
         group_norm groups=2
-        neuron kind=softsign
+        neuron kind=gelu
         group_norm groups=0
         neuron kind=swish
         group_norm groups=1 axis=-1
@@ -268,12 +268,14 @@ def test_neurons(folder, np, onnx, runtime):
     lines = ["first: conv 3 window=3"]
     lines += [f"n{i}: neuron kind={kind} from first" for i, kind in enumerate(NEURONS)]
     parts = [f"n{i}" for i in range(len(NEURONS))]
-    parts.append("a0")
+    parts += ["a0", "a1"]
+    lines.append("a1: arithmetic kind=maximum secondary_scale=0.5 from n2, n0")
     lines.append("a0: arithmetic kind=subtract primary_scale=2 secondary_scale=0.5 bias=0.1 minimum=-1 maximum=0.7 "
                  "from n1, n2")
     for k in range(0, len(parts), 8):
         lines.append(f"c{k}: concat sources={len(parts[k:k + 8])} from {', '.join(parts[k:k + 8])}")
-    lines.append("concat sources=3 from c0, c8, c16")
+    joined = [f"c{k}" for k in range(0, len(parts), 8)]
+    lines.append(f"concat sources={len(joined)} from {', '.join(joined)}")
     lines.append("reduce kind=mean dims=1,2 weight=3")
     lines.append("dense classes")
     text.write_text("\n".join(lines))

@@ -295,9 +295,42 @@ static rg_status compare(rg_export *e, const rg_arithmetic_desc *d, rg_form *a, 
     return rg_form_made(e, a);
 }
 
+/* a where b is not 0, else 0 */
+static rg_status mask(rg_export *e, rg_form *a, const rg_form *b)
+{
+    const char *zero;
+    rg_form condition = *b;
+    RG_TRY(rg_export_number(e, a->shape[0].dtype, 0, &zero));
+    RG_TRY(rg_form_binary(e, "Equal", &condition, zero));
+    RG_TRY(rg_emit(e, "Where"));
+    rg_emit_input(e, condition.name);
+    rg_emit_input(e, zero);
+    rg_emit_input(e, a->name);
+    return rg_form_made(e, a);
+}
+
+static rg_status combine(rg_export *e, const rg_arithmetic_desc *d, rg_form *a, rg_form *b)
+{
+    static const char *const types[] = {
+        [RG_ARITHMETIC_ADD] = "Add",      [RG_ARITHMETIC_SUBTRACT] = "Sub",
+        [RG_ARITHMETIC_MULTIPLY] = "Mul", [RG_ARITHMETIC_DIVIDE] = "Div",
+        [RG_ARITHMETIC_MAXIMUM] = "Max",  [RG_ARITHMETIC_MINIMUM] = "Min",
+    };
+    if (d->kind == RG_ARITHMETIC_COMPARE)
+        return compare(e, d, a, b);
+    RG_TRY(rg_form_times(e, a, d->primary_scale));
+    if (d->kind == RG_ARITHMETIC_MASK) {
+        RG_TRY(mask(e, a, b));
+    } else {
+        RG_TRY(rg_form_times(e, b, d->secondary_scale));
+        RG_TRY(rg_form_binary(e, types[d->kind], a, b->name));
+    }
+    RG_TRY(rg_form_plus(e, a, d->bias));
+    return rg_form_clip(e, a, d->minimum, d->maximum);
+}
+
 rg_status rg_export_arithmetic(rg_export *e, const rg_node *node)
 {
-    static const char *const types[] = { "Add", "Sub", "Mul", "Div" };
     const rg_arithmetic_desc *d = node->desc;
     const rg_tensor_desc *y = e->values[node->out[0]->id].shape;
     int32_t order[RG_MAX_RANK];
@@ -305,15 +338,7 @@ rg_status rg_export_arithmetic(rg_export *e, const rg_node *node)
     choose_order(e, node, y->rank, order);
     RG_TRY(rg_export_operand(e, node->in[0], y->rank, order, &a));
     RG_TRY(rg_export_operand(e, node->in[1], y->rank, order, &b));
-    if (d->kind == RG_ARITHMETIC_COMPARE) {
-        RG_TRY(compare(e, d, &a, &b));
-    } else {
-        RG_TRY(rg_form_times(e, &a, d->primary_scale));
-        RG_TRY(rg_form_times(e, &b, d->secondary_scale));
-        RG_TRY(rg_form_binary(e, types[d->kind], &a, b.name));
-        RG_TRY(rg_form_plus(e, &a, d->bias));
-        RG_TRY(rg_form_clip(e, &a, d->minimum, d->maximum));
-    }
+    RG_TRY(combine(e, d, &a, &b));
     memcpy(a.shape, y, sizeof a.shape);
     memcpy(a.order, order, sizeof a.order);
     return rg_export_define(e, node, 0, &a);
