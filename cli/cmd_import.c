@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* `retrograde import`: an ONNX model as a checkpoint, or as a model file with one. */
+/* `retrograde import`: an ONNX model as a checkpoint, or as a model file with one; weights of
+ * PyTorch as a checkpoint. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
 
@@ -9,6 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+typedef struct request {
+    const char *out, *model;
+    int64_t height, width, channels, classes;
+    bool help;
+} request;
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -59,44 +66,98 @@ static rg_status import_model(const char *path, const char *out)
     return status;
 }
 
+static void say(void *context, const char *sentence)
+{
+    (void)context;
+    fprintf(stderr, "retrograde: %s\n", sentence);
+}
+
+static rg_status import_weights(const char *path, const request *q)
+{
+    rg_network_desc network = rg_network_desc_default();
+    rg_device *device = NULL;
+    rg_model *model;
+    network.height = q->height;
+    network.width = q->width;
+    network.channels = q->channels;
+    network.classes = (int32_t)q->classes;
+    RG_PASS(rg_model_open(q->model, &model));
+    rg_status status = rg_device_create("cpu", NULL, &device);
+    if (status == RG_OK)
+        status = rg_checkpoint_import_weights(device, model, &network, path, say, NULL, q->out);
+    rg_device_destroy(device);
+    rg_model_destroy(model);
+    return status;
+}
+
+static int check_request(const char *path, const request *q)
+{
+    const bool weights = ends_with(path, ".safetensors");
+    const int64_t sizes[] = { q->height, q->width, q->channels, q->classes };
+    if (q->out == NULL || (!ends_with(q->out, ".safetensors") && !ends_with(q->out, ".txt")))
+        return rg_wrong("import needs -o FILE.safetensors or -o FILE.txt");
+    if (!weights && !ends_with(path, ".onnx"))
+        return rg_wrong("%s: the file must end with .onnx or .safetensors", path);
+    if (weights != (q->model != NULL))
+        return rg_wrong(weights ? "weights need a model: add --model M"
+                                : "an ONNX model is a model; omit --model");
+    if (weights && ends_with(q->out, ".txt"))
+        return rg_wrong("weights become a checkpoint: -o FILE.safetensors");
+    for (int i = 0; i < 4; i++) {
+        if (sizes[i] < 1 || sizes[i] > 1 << 20)
+            return rg_wrong("--height, --width, --channels and --classes must be between 1 and %d",
+                            1 << 20);
+    }
+    return 0;
+}
+
 static void print_help(const rg_option *options)
 {
-    puts("usage: retrograde import MODEL.onnx -o FILE [options]\n\n"
+    puts("usage: retrograde import MODEL.onnx|WEIGHTS.safetensors -o FILE [options]\n\n"
          "Writes an ONNX model as a checkpoint, FILE.safetensors, which eval, predict, run and "
          "export take,\n"
-         "or as a model file, FILE.txt, with a checkpoint of it beside it.\n");
+         "or as a model file, FILE.txt, with a checkpoint of it beside it. Weights of PyTorch, "
+         "WEIGHTS.safetensors,\n"
+         "become a checkpoint of the model that --model names.\n");
     rg_options_help(options);
 }
 
 int rg_cmd_import(int argc, char **argv)
 {
-    const char *out = NULL;
-    bool help = false;
+    request q = { .height = 28, .width = 28, .channels = 1, .classes = 10 };
     const rg_option options[] = {
-        { "out", RG_OPTION_TEXT, &out, "FILE", "the file to write, as -o FILE" },
-        { "help", RG_OPTION_FLAG, &help, NULL, "print this help" },
+        { "out", RG_OPTION_TEXT, &q.out, "FILE", "the file to write, as -o FILE" },
+        { "model", RG_OPTION_TEXT, &q.model, "M", "of weights: a built-in model or a model file" },
+        { "height", RG_OPTION_COUNT, &q.height, "N", "of weights: height of images (default 28)" },
+        { "width", RG_OPTION_COUNT, &q.width, "N", "of weights: width of images (default 28)" },
+        { "channels", RG_OPTION_COUNT, &q.channels, "N",
+          "of weights: channels of images (default 1)" },
+        { "classes", RG_OPTION_COUNT, &q.classes, "N",
+          "of weights: number of classes (default 10)" },
+        { "help", RG_OPTION_FLAG, &q.help, NULL, "print this help" },
         { NULL, RG_OPTION_FLAG, NULL, NULL, NULL },
     };
     int left = rg_options_take(options, argc, argv, NULL, NULL);
     if (left < 0)
         return 2;
-    if (help) {
+    if (q.help) {
         print_help(options);
         return 0;
     }
     for (int i = 0; i + 1 < left; i++) {
         if (strcmp(argv[i], "-o") != 0)
             continue;
-        out = argv[i + 1];
+        q.out = argv[i + 1];
         memmove(&argv[i], &argv[i + 2], (size_t)(left - i - 2) * sizeof *argv);
         left -= 2;
         break;
     }
     if (left != 1)
-        return rg_wrong("import needs exactly one model; see --help");
-    if (out == NULL || (!ends_with(out, ".safetensors") && !ends_with(out, ".txt")))
-        return rg_wrong("import needs -o FILE.safetensors or -o FILE.txt");
-    if (!ends_with(argv[0], ".onnx"))
-        return rg_wrong("%s: the model must end with .onnx", argv[0]);
-    return rg_usage_status(import_model(argv[0], out)) == RG_OK ? 0 : rg_failed();
+        return rg_wrong("import needs exactly one file; see --help");
+    const int wrong = check_request(argv[0], &q);
+    if (wrong != 0)
+        return wrong;
+    const rg_status status =
+        q.model != NULL ? import_weights(argv[0], &q) : import_model(argv[0], q.out);
+    return rg_usage_status(status) == RG_OK ? 0 : rg_failed();
 }

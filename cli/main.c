@@ -24,8 +24,8 @@ const rg_command rg_commands_of_program[] = {
       "draw a network with its forward and backward pass (SVG, DOT)" },
     { "run", rg_cmd_run, "MODEL [NAME=FILE]... -o NAME=FILE... [--OPTION VALUE]...",
       "run a network, or its gradients, on NPY files" },
-    { "import", rg_cmd_import, "MODEL -o FILE [--OPTION VALUE]...",
-      "write an ONNX model as a checkpoint, or as a model file with one" },
+    { "import", rg_cmd_import, "FILE -o FILE [--OPTION VALUE]...",
+      "write an ONNX model, or weights of PyTorch, as a checkpoint or a model file" },
     { "export", rg_cmd_export, "MODEL -o FILE [--OPTION VALUE]...",
       "write a network as an ONNX model, or its parameters for PyTorch" },
 #endif

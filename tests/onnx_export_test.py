@@ -218,6 +218,20 @@ def test_import(folder):
     named, torch = read_tensors(folder / "a.safetensors"), read_tensors(folder / "torch.safetensors")
     assert torch["conv1.weight"] == named["conv1.w"] and torch["conv1.weight"][0] == [16, 3, 3, 3]
     assert torch["batch_norm2.running_var"] == named["batch_norm2.variance"]
+    # weights of PyTorch for a model of ours
+    succeed("export", "resnet", "--height", 8, "--width", 8, "--channels", 3, "--classes", 4, "-o",
+            folder / "torch.safetensors")
+    sizes = ["--model", "resnet", "--height", 8, "--width", 8, "--channels", 3]
+    succeed("import", folder / "torch.safetensors", *sizes, "--classes", 4, "-o", folder / "again.safetensors")
+    other = json.loads(succeed("predict", folder / "again.safetensors", image, "--json", "--top", 4))["classes"]
+    for a, b in zip(said[0], other):
+        assert a["number"] == b["number"] and abs(a["probability"] - b["probability"]) < 1e-5, other
+    text = folder / "short.txt"
+    text.write_text("conv1: conv 16 window=3 bias=false\nlast: dense classes\n")
+    for options, word in ((["--classes", 5], "needs"), (["--classes", 4, "--model", text], "not in the file")):
+        done = command("import", folder / "torch.safetensors", *sizes, *options, "-o", folder / "never.safetensors")
+        assert done.returncode == 1 and word in done.stderr, done.stderr
+        assert not (folder / "never.safetensors").exists()
     # what no text can say, and files that lie
     parts = ([node("Mul", ["x", "w"], ["s"]), node("Flatten", ["s"], ["y"])], [port("x", ["n", 1, 2, 2])],
              [port("y", ["n", 4])], [tensor("w", [1, 1, 2, 2], [1.0, 2.0, 3.0, 4.0])])
@@ -341,11 +355,11 @@ def test_gradient(folder, np, onnx, runtime):
     refuse(folder / "never.onnx", folder / "lrn.txt", "--gradient", words=("lrn gradient",))
 
 
-def agrees(folder, np, session, images, name, scale=None):
+def agrees(folder, np, session, images, name, scale=None, run="run"):
     """The first output of the session, as probabilities, is what predict prints."""
     for n in range(3):
         np.save(folder / "image.npy", images[n])
-        said = json.loads(succeed("predict", folder / "run", folder / "image.npy", "--json", "--top", 3))
+        said = json.loads(succeed("predict", folder / run, folder / "image.npy", "--json", "--top", 3))
         wanted = np.zeros(3)
         for entry in said["classes"]:
             wanted[entry["number"]] = entry["probability"]
@@ -387,6 +401,14 @@ def test_trained(folder, np, onnx, runtime):
             weights = {t.name: t.raw_data for t in tuned.graph.initializer}
             scale = [np.frombuffer(weights[f"images.{word}"], "<f4").reshape(3, 1, 1) for word in ("mean", "deviation")]
             assert all(weights[t.name] != t.raw_data for t in start.graph.initializer if t.name.endswith(".w"))
+    succeed("export", "resnet", "--height", 12, "--width", 12, "--channels", 3, "--classes", 7, "-o",
+            folder / "seven.onnx")
+    succeed("train", folder / "seven.onnx", *train, "--head", 3, "--out", folder / "headed")
+    succeed("export", folder / "headed", "-o", folder / "headed.onnx")
+    onnx.checker.check_model(onnx.load(folder / "headed.onnx"), full_check=True)
+    assert runtime.InferenceSession(str(folder / "headed.onnx")).get_outputs()[0].shape[1] == 3
+    agrees(folder, np, runtime.InferenceSession(str(folder / "headed.onnx")), images, "images", run="headed")
+
     succeed("export", folder / "run", "--raw-input", "-o", folder / "raw.onnx")
     raw = onnx.load(folder / "raw.onnx")
     assert [n.SerializeToString() for n in raw.graph.node] == [n.SerializeToString() for n in start.graph.node]

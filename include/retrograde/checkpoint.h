@@ -99,6 +99,13 @@ RG_API rg_status rg_checkpoint_write_weights(const rg_checkpoint *checkpoint, rg
 RG_API rg_status rg_checkpoint_import(rg_device *device, const rg_model *model, bool as_text,
                                       const char *path);
 
+/** Writes a model with the weights of a safetensors file, of PyTorch or of ours, as such a
+ *  checkpoint; see rg_trainer_load_weights(). All parameters must be in the file; `say`, unless
+ *  NULL, receives the names of tensors that no parameter has. */
+RG_API rg_status rg_checkpoint_import_weights(rg_device *device, const rg_model *model,
+                                              const rg_network_desc *network, const char *weights,
+                                              rg_weights_say *say, void *context, const char *path);
+
 #ifdef __cplusplus
 }
 #endif

@@ -152,7 +152,8 @@ typedef struct rg_onnx_write_desc {
     uint32_t size; /**< of this struct; set by rg_onnx_write_desc_default() */
     int32_t opset; /**< RG_ONNX_OLDEST_WRITTEN to RG_ONNX_NEWEST_WRITTEN; 0 (default): 17, or for an
                         imported network that of its file */
-    bool has_dtype; /**< whether `dtype` is given (default false: as the network has it) */
+    bool has_dtype; /**< whether `dtype` is given (default false: as the network has it, but f32
+                         for bf16, which few runtimes take) */
     rg_dtype dtype; /**< of all floating-point values: f32, f64, f16 or bf16 */
     /** Whether a batch normalization with given statistics becomes part of the convolution or
      *  product before it, if nothing else reads that (default false). */

@@ -154,7 +154,7 @@ static rg_status add_source(rg_export *e, const rg_value *value, bool first)
             made->form.shape[p] = rg_tensor_desc_dense(desc.dtype, 1, made->shape[p].dims);
     }
     if (first && !e->desc.has_dtype && rg_dtype_is_data(desc.dtype))
-        e->dtype = desc.dtype;
+        e->dtype = desc.dtype == RG_BF16 ? RG_F32 : desc.dtype; /* which runtimes cannot run */
     rg_form_file_dims(&made->form, dims);
     rg_proto_write_port(&e->inputs, 11, made->form.name, rg_export_type(e, desc.dtype),
                         made->form.shape[0].rank, dims);

@@ -57,6 +57,9 @@ rg_status rg_model_write_onnx(const rg_model *model, const rg_network_desc *netw
     RG_CHECK_NOT_NULL(network);
     RG_CHECK_NOT_NULL(plan);
     RG_CHECK_NOT_NULL(path);
+    rg_graph *graph;
+    RG_TRY(rg_model_graph(model, network, &graph)); /* checks the descriptor */
+    rg_graph_destroy(graph);
     rg_network_desc options = *network;
     options.training = false;
     options.logits_only = !request.gradients;

@@ -258,6 +258,27 @@ rg_status rg_trainer_open(rg_device *device, const rg_model *model, const rg_dat
     return finish_create(t, make_opened(t, model, set, normalize), trainer);
 }
 
+static rg_status make_used(rg_trainer *t, const rg_model *model, const rg_network_desc *network)
+{
+    t->model = rg_model_retain(model);
+    t->desc = rg_trainer_desc_default();
+    t->desc.normalize = RG_NORMALIZE_NONE;
+    RG_TRY(rg_trainer_describe_network(t, network));
+    const rg_stepper_options options = { .network = t->state.network,
+                                         .accumulate = 1,
+                                         .use_only = true };
+    RG_TRY(rg_stepper_create(t->device, t->model, &options, &t->stepper));
+    return rg_network_start(rg_stepper_network(t->stepper), rg_stepper_plan(t->stepper), 0);
+}
+
+rg_status rg_trainer_use(rg_device *device, const rg_model *model, const rg_network_desc *network,
+                         rg_trainer **trainer)
+{
+    rg_trainer *t;
+    RG_TRY(begin(device, &t));
+    return finish_create(t, make_used(t, model, network), trainer);
+}
+
 void rg_trainer_destroy(rg_trainer *t)
 {
     if (t == NULL)

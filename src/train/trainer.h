@@ -55,6 +55,15 @@ rg_status rg_trainer_join(rg_trainer *trainer, const rg_dataset *set);
 /* Fills in the state: what it keeps of a data set, and what a model says without one. */
 rg_status rg_trainer_describe_set(rg_trainer *trainer, const rg_dataset *set);
 rg_status rg_trainer_describe_model(rg_trainer *trainer, const rg_model *model);
+rg_status rg_trainer_describe_network(rg_trainer *trainer, const rg_network_desc *network);
+
+/* A trainer for use alone, with the first parameters of a model that may have no weights. */
+rg_status rg_trainer_use(rg_device *device, const rg_model *model, const rg_network_desc *network,
+                         rg_trainer **trainer);
+
+/* Reads weights, whenever that is; with `all`, parameters that the file lacks are an error. */
+rg_status rg_trainer_read_weights(rg_trainer *trainer, const char *path, bool all,
+                                  rg_weights_say *say, void *context);
 
 /* ---- trainer_history.c ---- */
 

@@ -75,18 +75,11 @@ rg_status rg_trainer_describe_set(rg_trainer *t, const rg_dataset *set)
     return RG_OK;
 }
 
-rg_status rg_trainer_describe_model(rg_trainer *t, const rg_model *model)
+rg_status rg_trainer_describe_network(rg_trainer *t, const rg_network_desc *network)
 {
     rg_run_state *s = &t->state;
-    int64_t height, width, channels;
     void *memory;
-    RG_TRY(rg_model_input(model, &height, &width, &channels));
-    RG_CHECK(height > 0 && width > 0 && channels > 0 && channels <= RG_DATASET_CHANNELS,
-             RG_INVALID_ARGUMENT,
-             "%s: the file leaves the size of the images open; a data set must be given",
-             model->name);
-    s->network = rg_network_desc_default();
-    RG_TRY(rg_model_describe(model, &s->network));
+    s->network = *network;
     s->resize = 1;
     RG_TRY(normalize(t, NULL));
     RG_TRY(
@@ -98,4 +91,17 @@ rg_status rg_trainer_describe_model(rg_trainer *t, const rg_model *model)
         RG_TRY(rg_copy_text(number, &s->class_names[i]));
     }
     return RG_OK;
+}
+
+rg_status rg_trainer_describe_model(rg_trainer *t, const rg_model *model)
+{
+    rg_network_desc network = rg_network_desc_default();
+    int64_t height, width, channels;
+    RG_TRY(rg_model_input(model, &height, &width, &channels));
+    RG_CHECK(height > 0 && width > 0 && channels > 0 && channels <= RG_DATASET_CHANNELS,
+             RG_INVALID_ARGUMENT,
+             "%s: the file leaves the size of the images open; a data set must be given",
+             model->name);
+    RG_TRY(rg_model_describe(model, &network));
+    return rg_trainer_describe_network(t, &network);
 }

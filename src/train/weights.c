@@ -215,11 +215,13 @@ static void tell(loader *l, const char *what, size_t count, rg_weights_say *say,
     l->names[0] = 0;
 }
 
-static rg_status load(loader *l, rg_weights_say *say, void *context)
+static rg_status load(loader *l, bool all, rg_weights_say *say, void *context)
 {
     const char *format = rg_safetensors_metadata(l->file, "format");
     l->ours = format != NULL && strncmp(format, "retrograde", 10) == 0;
     RG_TRY(read_all(l));
+    RG_CHECK(!all || l->missing == 0, RG_MALFORMED, "%s: %zu parameters are not in the file: %s%s",
+             l->path, l->missing, l->names, l->missing > MOST_NAMED ? ", ..." : "");
     tell(l, "parameters are not in the file", l->missing, say, context);
     for (size_t i = 0; i < l->count; i++) {
         const char *name = rg_safetensors_name(l->file, i);
@@ -230,20 +232,26 @@ static rg_status load(loader *l, rg_weights_say *say, void *context)
     return RG_OK;
 }
 
-rg_status rg_trainer_load_weights(rg_trainer *trainer, const char *path, rg_weights_say *say,
-                                  void *context)
+rg_status rg_trainer_read_weights(rg_trainer *trainer, const char *path, bool all,
+                                  rg_weights_say *say, void *context)
 {
     loader l = { .trainer = trainer, .path = path };
-    RG_CHECK_NOT_NULL(trainer);
-    RG_CHECK_NOT_NULL(path);
-    RG_CHECK(trainer->loader != NULL && rg_stepper_batches(trainer->stepper) == 0, RG_INVALID_STATE,
-             "rg_trainer_load_weights: weights are loaded before training begins");
     RG_TRY(rg_safetensors_open(path, &l.file));
     l.count = rg_safetensors_count(l.file);
     rg_status status = rg_allocate_array(l.count + 1, sizeof *l.taken, &l.taken);
     if (status == RG_OK)
-        status = load(&l, say, context);
+        status = load(&l, all, say, context);
     rg_release(allocator, l.taken, (l.count + 1) * sizeof *l.taken);
     rg_safetensors_close(l.file);
     return status;
+}
+
+rg_status rg_trainer_load_weights(rg_trainer *trainer, const char *path, rg_weights_say *say,
+                                  void *context)
+{
+    RG_CHECK_NOT_NULL(trainer);
+    RG_CHECK_NOT_NULL(path);
+    RG_CHECK(trainer->loader != NULL && rg_stepper_batches(trainer->stepper) == 0, RG_INVALID_STATE,
+             "rg_trainer_load_weights: weights are loaded before training begins");
+    return rg_trainer_read_weights(trainer, path, false, say, context);
 }
