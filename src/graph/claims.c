@@ -14,8 +14,8 @@ static bool wants_storage(const rg_plan_value *slot)
 
 /* Whether output k, which is `written`, may be written over claim `claim`, for all of the values
  * with role `read` that have it: a value may be read more than once. */
-static bool may_take(const rg_step *step, const rg_claims *c, rg_role read, int32_t claim,
-                     rg_role written, int32_t k)
+static bool may_alias_all(const rg_step *step, const rg_claims *c, rg_role read, int32_t claim,
+                          rg_role written, int32_t k)
 {
     const int32_t *values = read == RG_ROLE_X && step->gradient ? step->x
                             : read == RG_ROLE_Y                 ? step->y
@@ -46,14 +46,14 @@ static bool may_overwrite(const rg_sequence *s, const rg_claims *c, int32_t at, 
             return false;
     }
     if (!step->gradient)
-        return may_take(step, c, RG_ROLE_X, claim, RG_ROLE_Y, out);
-    return may_take(step, c, RG_ROLE_DY, claim, RG_ROLE_DX, out) &&
-           may_take(step, c, RG_ROLE_X, claim, RG_ROLE_DX, out) &&
-           may_take(step, c, RG_ROLE_Y, claim, RG_ROLE_DX, out);
+        return may_alias_all(step, c, RG_ROLE_X, claim, RG_ROLE_Y, out);
+    return may_alias_all(step, c, RG_ROLE_DY, claim, RG_ROLE_DX, out) &&
+           may_alias_all(step, c, RG_ROLE_X, claim, RG_ROLE_DX, out) &&
+           may_alias_all(step, c, RG_ROLE_Y, claim, RG_ROLE_DX, out);
 }
 
 /* A value of the same shape that output `out` of a step can be written over, or -1. */
-static int32_t find_place(const rg_sequence *s, const rg_claims *c, int32_t at, int32_t out)
+static int32_t find_overwritten(const rg_sequence *s, const rg_claims *c, int32_t at, int32_t out)
 {
     const rg_step *step = &s->steps[at];
     const rg_tensor_desc *desc = &s->descs[step->out[out]];
@@ -95,7 +95,7 @@ static rg_status claim_output(const rg_sequence *s, rg_claims *c, int32_t at, in
         c->apart += c->of_value[v] >= 0 ? c->list[c->of_value[v]].bytes : 0;
         return RG_OK;
     }
-    const int32_t place = step->base[out] >= 0 ? step->base[out] : find_place(s, c, at, out);
+    const int32_t place = step->base[out] >= 0 ? step->base[out] : find_overwritten(s, c, at, out);
     if (place < 0)
         return claim_value(s, c, v);
     rg_claim *claim = &c->list[c->of_value[place]];

@@ -244,7 +244,7 @@ bool rg_node_equal(const rg_node *a, const rg_node *b)
 }
 
 /* Whether b has every result, state and assignment of a; both have as many. */
-static bool same_wishes(const rg_graph *a, const rg_graph *b)
+static bool same_requests(const rg_graph *a, const rg_graph *b)
 {
     for (size_t i = 0; i < a->results_count; i++) {
         if (!same_value(a->results[i].value,
@@ -297,7 +297,7 @@ bool rg_graph_equal(const rg_graph *a, const rg_graph *b)
         return a == b;
     if (a->nodes_count != b->nodes_count || a->results_count != b->results_count ||
         a->states_count != b->states_count || a->assignments_count != b->assignments_count ||
-        !same_names(a, b) || !same_names(b, a) || !same_wishes(a, b))
+        !same_names(a, b) || !same_names(b, a) || !same_requests(a, b))
         return false;
     for (size_t n = 0; n < a->nodes_count; n++) {
         if (!rg_node_equal(a->nodes[n], b->nodes[n]) || !same_stops(a->nodes[n], b->nodes[n]))

@@ -291,7 +291,7 @@ void rg_layout_destroy(rg_plan *plan, rg_layout_plan *layout)
 }
 
 /* Whether the layout was made for inputs like those in the plan's buffers. */
-static bool serves(const rg_plan *plan, const rg_layout_plan *layout)
+static bool matches_inputs(const rg_plan *plan, const rg_layout_plan *layout)
 {
     const rg_input_buffers *buffers = &plan->buffers;
     bool same = layout->inputs_count == buffers->count;
@@ -307,7 +307,7 @@ static bool serves(const rg_plan *plan, const rg_layout_plan *layout)
 rg_status rg_plan_layout(rg_plan *plan, rg_layout_plan **layout)
 {
     for (rg_layout_plan *l = plan->layouts; l != NULL; l = l->next) {
-        if (serves(plan, l)) {
+        if (matches_inputs(plan, l)) {
             *layout = l;
             return RG_OK;
         }
@@ -332,7 +332,7 @@ bool rg_plan_may_replay(const rg_plan *plan)
     return plan->options.replay && !plan->options.poison && plan->device->backend->capture != NULL;
 }
 
-static rg_status need_copy(const rg_plan *plan, rg_layout_plan *layout, int32_t source)
+static rg_status ensure_copy(const rg_plan *plan, rg_layout_plan *layout, int32_t source)
 {
     if (layout->copies[source] != NULL)
         return RG_OK;
@@ -342,7 +342,7 @@ static rg_status need_copy(const rg_plan *plan, rg_layout_plan *layout, int32_t 
 static rg_status make_replay(const rg_plan *plan, rg_layout_plan *layout)
 {
     for (int32_t i = 0; i < layout->inputs_count; i++)
-        RG_TRY(need_copy(plan, layout, i));
+        RG_TRY(ensure_copy(plan, layout, i));
     const rg_stand_ins s = { layout->stand_ins, layout->copies, layout->inputs_count };
     return rg_replay_create(plan->queue, layout->recorded, &s, &layout->replay);
 }
@@ -374,7 +374,7 @@ rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_comma
         read[i] = inputs[i];
         if (layout->replay == NULL && rg_layout_reads(plan, layout, inputs[i], i))
             continue;
-        RG_TRY(need_copy(plan, layout, i));
+        RG_TRY(ensure_copy(plan, layout, i));
         read[i] = layout->copies[i];
         RG_TRY(rg_commands_gather(commands, inputs[i], read[i]));
     }

@@ -20,7 +20,7 @@ typedef struct chain {
 /* ---- what can be computed again ---- */
 
 /* Whether a value can be read just before step `at` and takes no more storage for it. */
-static bool is_there(const rg_sequence *s, int32_t value, int32_t at)
+static bool is_available(const rg_sequence *s, int32_t value, int32_t at)
 {
     const rg_plan_value *slot = &s->slots[rg_sequence_root(s, value)];
     if (slot->parameter >= 0)
@@ -29,7 +29,7 @@ static bool is_there(const rg_sequence *s, int32_t value, int32_t at)
 }
 
 /* How many inputs the step needs to make its first output alone; -1 if it cannot. */
-static int32_t inputs_again(const rg_step *step)
+static int32_t inputs_to_repeat(const rg_step *step)
 {
     _Alignas(16) char desc[RG_MAX_DESC];
     if (step->gradient || !step->op->fusion.is_cheap || step->views != 0)
@@ -54,9 +54,9 @@ static bool collect(const rg_sequence *s, int32_t value, int32_t at, chain *c)
             return true;
     }
     const rg_step *step = &s->steps[slot->made];
-    const int32_t inputs = inputs_again(step);
+    const int32_t inputs = inputs_to_repeat(step);
     for (int32_t i = 0; i < inputs; i++) {
-        if (!is_there(s, step->in[i], at) && !collect(s, step->in[i], at, c))
+        if (!is_available(s, step->in[i], at) && !collect(s, step->in[i], at, c))
             return false;
     }
     if (inputs < 0 || c->count == MAX_CHAIN)
@@ -134,7 +134,7 @@ static void replace(rg_step *step, int32_t from, int32_t to)
 }
 
 /* The step that does what `from` does, for its first output alone. */
-static rg_status make_again(const rg_sequence *s, const rg_step *from, rg_step *step)
+static rg_status make_repeated_step(const rg_sequence *s, const rg_step *from, rg_step *step)
 {
     *step = *from;
     step->keeps = step->shown = step->own_kernel = false;
@@ -168,13 +168,14 @@ static void insert(rg_sequence *s, int32_t at, const rg_step *step)
 
 /* Runs the steps of a chain again before step `at`; what stands from there on reads their
  * results. `inserted` counts the new steps. */
-static rg_status run_again(rg_sequence *s, const chain *c, int32_t at, int32_t *inserted)
+static rg_status insert_repeated_steps(rg_sequence *s, const chain *c, int32_t at,
+                                       int32_t *inserted)
 {
     int32_t old[MAX_CHAIN], made[MAX_CHAIN];
     *inserted = 0;
     for (int32_t i = 0; i < c->count; i++, at++) {
         rg_step step;
-        RG_TRY(make_again(s, &s->steps[c->steps[i]], &step));
+        RG_TRY(make_repeated_step(s, &s->steps[c->steps[i]], &step));
         old[i] = step.out[0];
         made[i] = s->slots_count++;
         s->slots[made[i]] = s->slots[old[i]];
@@ -250,7 +251,7 @@ static rg_status drop_one(rg_sequence *s, const rg_claims *c, int32_t at, size_t
     find->tried[v] = true;
     RG_TRY(measure(s, &least, &where, at, &old));
     save(s, before);
-    rg_status status = run_again(s, &again, reader, &inserted);
+    rg_status status = insert_repeated_steps(s, &again, reader, &inserted);
     if (status == RG_OK)
         status = measure(s, &least, &where, at, &new);
     if (status != RG_OK || least > peak || new >= old)

@@ -65,8 +65,8 @@ static void mark_needed(reverse *r)
 }
 
 /* Calls the handler; without one a gradient has the handle of the value that it is for. */
-static void tell(const reverse *r, rg_node *gradient, rg_node *forward, rg_value *source,
-                 rg_value *dy)
+static void call_handler(const reverse *r, rg_node *gradient, rg_node *forward, rg_value *source,
+                         rg_value *dy)
 {
     if (r->handler != NULL) {
         r->handler(r->context, gradient, forward, source, dy);
@@ -91,7 +91,7 @@ static rg_status add_gradient(reverse *r, rg_value *value, rg_value *gradient)
     rg_node *sum = rg_graph_node(r->graph, "arithmetic", &desc, both, 2);
     RG_TRY(rg_graph_status(r->graph));
     *total = rg_node_output(sum, 0);
-    tell(r, sum, NULL, value, both[0]);
+    call_handler(r, sum, NULL, value, both[0]);
     return RG_OK;
 }
 
@@ -113,7 +113,7 @@ static bool collect(const reverse *r, const rg_node *node, rg_value *dy[])
 }
 
 /* Refuses a gradient that cannot be passed on although parameters depend on it. */
-static rg_status check_end(const reverse *r, const rg_node *node)
+static rg_status check_undifferentiable(const reverse *r, const rg_node *node)
 {
     bool has_gradient = false;
     for (int32_t j = 0; j < node->outputs; j++) {
@@ -126,12 +126,12 @@ static rg_status check_end(const reverse *r, const rg_node *node)
     return RG_OK;
 }
 
-static rg_status go_back(reverse *r, rg_node *node)
+static rg_status differentiate_node(reverse *r, rg_node *node)
 {
     rg_value *dy[RG_MAX_OUTPUTS] = { NULL };
     uint64_t wanted = 0;
     if (node->gradient || node->op->gradient == NULL)
-        return check_end(r, node);
+        return check_undifferentiable(r, node);
     if (!collect(r, node, dy))
         return RG_OK;
     RG_TRY(rg_graph_status(r->graph));
@@ -149,13 +149,14 @@ static rg_status go_back(reverse *r, rg_node *node)
     for (int32_t i = 0; i < node->inputs; i++) {
         if (!(wanted >> i & 1))
             continue;
-        tell(r, gradient, node, node->in[i], first);
+        call_handler(r, gradient, node, node->in[i], first);
         RG_TRY(add_gradient(r, node->in[i], gradient->out[i]));
     }
     return RG_OK;
 }
 
-static rg_status start(reverse *r, rg_value *const y[], rg_value *const dy[], int32_t count)
+static rg_status seed_gradients(reverse *r, rg_value *const y[], rg_value *const dy[],
+                                int32_t count)
 {
     for (int32_t i = 0; i < count; i++) {
         RG_CHECK(y[i] != NULL && y[i]->graph == r->graph, RG_INVALID_ARGUMENT,
@@ -189,13 +190,13 @@ static void mark_ends(const rg_graph *graph)
 
 /* Nodes come after what they read. So, from the last to the first, all gradients of a value are
  * known when its node is visited. */
-static rg_status walk(reverse *r, rg_value *const y[], rg_value *const dy[], int32_t count,
-                      size_t values)
+static rg_status run_backward(reverse *r, rg_value *const y[], rg_value *const dy[], int32_t count,
+                              size_t values)
 {
     const size_t nodes = r->graph->nodes_count;
-    RG_TRY(start(r, y, dy, count));
+    RG_TRY(seed_gradients(r, y, dy, count));
     for (size_t n = nodes; n-- > 0;)
-        RG_TRY(go_back(r, r->graph->nodes[n]));
+        RG_TRY(differentiate_node(r, r->graph->nodes[n]));
     r->graph->backward = nodes;
     r->graph->backward_end = r->graph->nodes_count;
     mark_ends(r->graph);
@@ -226,7 +227,7 @@ rg_status rg_graph_gradients(rg_graph *graph, rg_value *const y[], rg_value *con
     r.gradients = gradients;
     if (status == RG_OK) {
         mark_needed(&r);
-        status = walk(&r, y, dy, count, values);
+        status = run_backward(&r, y, dy, count, values);
     }
     rg_release(&rg_default_allocator, needed, values * sizeof *r.needed);
     rg_release(&rg_default_allocator, gradients, values * sizeof *r.gradients);

@@ -311,7 +311,7 @@ typedef struct marks {
 
 /* Whether a step can run in any order with those from `first` on: it reads nothing that they write,
  * and they read nothing that it writes. */
-static bool stands_apart(const rg_sequence *s, const marks *m, int32_t first, int32_t at)
+static bool is_independent(const rg_sequence *s, const marks *m, int32_t first, int32_t at)
 {
     const rg_step *step = &s->steps[at];
     for (int32_t i = 0; i < step->inputs; i++) {
@@ -406,7 +406,8 @@ static rg_status find_batches(rg_sequence *s, const marks *m)
         m->reader[v] = m->writer[v] = -1;
     for (int32_t first = 0; first < s->steps_count;) {
         int32_t end = first;
-        while (end < s->steps_count && may_batch(&s->steps[end]) && stands_apart(s, m, first, end))
+        while (end < s->steps_count && may_batch(&s->steps[end]) &&
+               is_independent(s, m, first, end))
             mark(s, m, end++);
         if (end > first + 1)
             RG_TRY(gather(s, first, end - 1));
