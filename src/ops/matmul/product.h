@@ -26,7 +26,8 @@ enum {
     RG_PRODUCT_GROUP = 32,          /* panels, at most; half as many where k is taken in pieces */
     RG_PACK_PANELS = 4,             /* of a unit of PACK, */
     RG_PACK_DEPTH = 256,            /* and its part of k */
-    RG_PRODUCT_PAIRS = 64,          /* elements of k, at least, for products of pairs */
+    RG_PAIRS_DEPTH = 32,            /* elements of k, and */
+    RG_PAIRS_SIDE = 16,             /* of m and n, at least, for products of pairs */
     RG_PACK_MAX_ELEMENTS = 1 << 20, /* in panels at a time */
     RG_DOT_ROWS = 8,                /* at most */
     RG_DOT_COLUMNS = 16

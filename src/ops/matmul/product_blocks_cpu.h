@@ -167,6 +167,25 @@ RG_OUTLINE void finish_line(const finish *f, const line *l, rg_dtype T)
     }
 }
 
+/* Lines of sums that go to neighbours, `step` apart, with at most ReLU: the common case, whose loop
+ * knows the type. */
+RG_INLINE void finish_plain(const finish *f, const real *sums, int64_t step, const offsets *lines,
+                            const offsets *to, const real *bias, bool one_bias, const rg_dtype T)
+{
+    const vreal alpha = vset((real)f->k->alpha);
+    const bool has_bias = f->k->has_bias, relu = f->k->neuron == RG_NEURON_RELU;
+    for (int64_t i = 0; i < to->count; i += VLEN) {
+        const int n = vlanes_left(to->count - i);
+        const vreal each = has_bias && !one_bias ? vload(bias, i, n, RG_REAL) : vset(0);
+        for (int64_t l = 0; l < lines->count; l++) {
+            vreal value = vload_partial(sums + l * step, i, n, RG_REAL);
+            value = !has_bias ? value * alpha : vfma(value, alpha, one_bias ? vset(bias[l]) : each);
+            value = relu ? neuron_relu(&f->neuron, value, value) : value;
+            vstore_partial(f->c, lines->at[l] + to->at[0] + i, n, T, value);
+        }
+    }
+}
+
 /* A tile of sums, `step` apart from row to row: along rows or columns of c, whichever has
  * neighbours. */
 RG_OUTLINE void finish_tile(const finish *f, const real *sums, int64_t step, rg_dtype T)
@@ -175,10 +194,21 @@ RG_OUTLINE void finish_tile(const finish *f, const real *sums, int64_t step, rg_
     const bool down = columns->step != 1 && rows->step == 1, one = down != f->k->bias_rows;
     const offsets *lines = down ? columns : rows, *to = down ? rows : columns;
     const real *bias = f->k->bias_rows ? f->row_bias : f->column_bias;
+    real transposed[PANEL * ROWS];
+    if (down) {
+        contract_block(transposed, ROWS, sums, step, rows->count, 1, columns->count, RG_REAL);
+        sums = transposed;
+        step = ROWS;
+    }
+    if (to->step == 1 && !f->k->add &&
+        (f->k->neuron == RG_NEURON_NONE || f->k->neuron == RG_NEURON_RELU)) {
+        RG_WITH_TYPE(T, U, finish_plain(f, sums, step, lines, to, bias, one, U));
+        return;
+    }
     for (int64_t i = 0; i < lines->count; i++)
         finish_line(f,
-                    &(line){ .sums = sums + (down ? i : i * step),
-                             .step = down ? step : 1,
+                    &(line){ .sums = sums + i * step,
+                             .step = 1,
                              .bias = one ? bias + i : bias,
                              .one_bias = one,
                              .start = lines->at[i],

@@ -47,7 +47,10 @@ rg_product_call rg_product_by_blocks(const rg_product_call *p)
     rg_product_call own = *p;
     if (wants_swap(&own.args))
         rg_product_swap(&own);
-    choose_access(&own.args, own.a->desc.dtype);
+    rg_product_args *k = &own.args;
+    choose_access(k, own.a->desc.dtype);
+    k->pairs = own.a->desc.dtype == RG_BF16 && !k->mirrored &&
+               rg_min(k->m.count, k->n.count) >= RG_PAIRS_SIDE && k->k.count >= RG_PAIRS_DEPTH;
     return own;
 }
 

@@ -56,6 +56,12 @@ RG_INLINE const rg_pair_unit *pairs_of(const rg_product_args *k, const rg_dtype 
     return RG_USES_PAIRS && T == RG_BF16 && k->pairs ? rg_pair_unit_best() : NULL;
 }
 
+/* Where an even k begins in a panel: pairs take half as many rows. */
+RG_INLINE int64_t panel_at(const rg_product_args *k, int64_t begin, const rg_dtype T)
+{
+    return (pairs_of(k, T) != NULL ? begin / 2 : begin) * PANEL;
+}
+
 #if RG_USES_PAIRS
 RG_INLINE int64_t pair_depth(int64_t count)
 {
@@ -68,7 +74,8 @@ RG_OUTLINE void pack_bits(real *panel, const operand *b, int64_t k, int64_t end)
     uint16_t *to = (uint16_t *)(void *)panel;
     const uint16_t *const from = b->data;
     const offsets *const columns = b->lines;
-    memset(to, 0, (size_t)(pair_depth(end - k) * PANEL) * sizeof *to);
+    const int64_t whole = columns->count < PANEL ? 0 : (end - k) / 2 * 2;
+    memset(to + whole * PANEL, 0, (size_t)((pair_depth(end - k) - whole) * PANEL) * sizeof *to);
     for (int64_t i = 0; k < end;) {
         const segment s = segment_of(b->k, b->t, k, end);
         if (i % 2 == 0 && columns->step != 0) {
@@ -142,8 +149,8 @@ RG_INLINE void make_panel(real *to, const rg_product_args *k, const void *b, con
 {
     const operand panel = { b, columns, &k->k, 1 };
 #if RG_USES_PAIRS
-    if (pairs_of(k, T) != NULL) { /* half as many rows */
-        pack_bits(to - begin / 2 * PANEL, &panel, begin, end);
+    if (pairs_of(k, T) != NULL) {
+        pack_bits(to, &panel, begin, end);
         return;
     }
 #endif
@@ -210,8 +217,7 @@ RG_INLINE void add_piece(const block *t, const real *a, real *sums, int64_t colu
                      .c_step = t->c_step,
                      .add = begin % RG_SUM_BLOCK > 0 || (k->direct_c && k->add) };
     if (k->packed) {
-        const int64_t first = pairs_of(k, T) != NULL ? begin / 2 : begin;
-        tile.b = t->panels + ((column - k->panel * PANEL) * k->k.count + first * PANEL);
+        tile.b = t->panels + (column - k->panel * PANEL) * k->k.count + panel_at(k, begin, T);
         if (column + PANEL < last) { /* the next panel comes into the cache meanwhile */
             tile.ahead = (const char *)(tile.b + k->k.count * PANEL);
             tile.ahead_end = tile.ahead + (end - begin) * PANEL * (int64_t)sizeof(real);
@@ -377,7 +383,7 @@ RG_INLINE void pack(const rg_product_args *k, int64_t begin, int64_t end, const 
         }
         for (int64_t at_ = first; at_ < last; at_ += STEP) {
             for (int64_t p = 0; p < count; p++)
-                make_panel(to + (p * k->k.count + at_) * PANEL, k, b, &columns[p],
+                make_panel(to + p * k->k.count * PANEL + panel_at(k, at_, T), k, b, &columns[p],
                            (k->panel + panel + p) * PANEL, at_, least(at_ + STEP, last), T);
         }
     }
