@@ -17,6 +17,7 @@ typedef struct square {
     char *to;
     const char *from;
     int64_t to_step, from_step; /* in bytes */
+    int64_t ahead;              /* bytes from a column to that of the next tile, which is fetched */
     int rows, columns;
     bool stream; /* whole rows are cache lines and go past the cache */
 } square;
@@ -43,9 +44,11 @@ RG_INLINE vuint load_halves(const char *from, const int rows)
 RG_INLINE vreal load_column(const square *s, int column, const int rows, const rg_dtype T)
 {
     const char *from = s->from + column * s->from_step;
+    __builtin_prefetch(from + s->ahead);
 #if !RG_REAL_F64
     if (T != RG_F32) {
         const vuint low = load_halves(from, rows);
+        __builtin_prefetch(from + s->from_step + s->ahead);
         if (column + 1 >= s->columns)
             return (vreal)low;
         return (vreal)(low | load_halves(from + s->from_step, rows) << 16);
@@ -81,6 +84,7 @@ RG_INLINE void move_tile(char *to, const char *from, const rg_move_tiles *t, int
     enum { LINE_BYTES = 64 };
     const int64_t element = vbytes(T) / VLEN, most = square_columns(T);
     square s = { .to_step = t->to_step * element, .from_step = t->from_step * element };
+    s.ahead = t->rows > t->tile_rows ? t->tile_rows * element : t->tile_columns * s.from_step;
     s.stream = stream && (uintptr_t)to % LINE_BYTES == 0 && s.to_step % LINE_BYTES == 0;
     for (int64_t row = 0; row < rows; row += VLEN) {
         s.rows = vlanes_left(rows - row);
@@ -96,7 +100,8 @@ RG_INLINE void move_tile(char *to, const char *from, const rg_move_tiles *t, int
     }
 }
 
-/* What units begin <= u < end of `units` do: their share of the tiles. */
+/* What units begin <= u < end of `units` do: their share of the tiles, of which neighbours in
+ * `from` follow each other. */
 RG_INLINE void move_tiles_of(const rg_move_args *k, int64_t begin, int64_t end, int64_t units,
                              const rg_dtype T)
 {
@@ -106,10 +111,10 @@ RG_INLINE void move_tiles_of(const rg_move_args *k, int64_t begin, int64_t end, 
     const int64_t tiles = t->outer.count * down * across;
     const int64_t stop = end == units ? tiles : tiles / units * end + tiles % units * end / units;
     for (int64_t i = tiles / units * begin + tiles % units * begin / units; i < stop; i++) {
-        const int64_t column = i % across * t->tile_columns;
-        const int64_t row = i / across % down * t->tile_rows;
+        const int64_t row = i % down * t->tile_rows;
+        const int64_t column = i / down % across * t->tile_columns;
         int64_t offset[2];
-        rg_walk_offsets(&t->outer, 2, i / across / down, offset);
+        rg_walk_offsets(&t->outer, 2, i / down / across, offset);
         offset[0] += k->move.from_offset + row + column * t->from_step;
         offset[1] += k->move.to_offset + row * t->to_step + column;
         move_tile(at_out(k->to, offset[1], T), at(k->from, offset[0], T), t,
