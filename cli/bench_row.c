@@ -4,6 +4,7 @@
 #include "cli/bench_row.h"
 #include "cli/bench_limit.h"
 #include "cli/cases.h"
+#include "cli/guarded.h"
 #include "core/shape.h"
 #include "runtime/objects.h"
 
@@ -83,6 +84,10 @@ rg_status rg_bench_row_begin(const rg_op_test *test, const rg_case *c, bool grad
     row->outputs = rg_op_outputs(test->op, row->desc);
     row->gradients = rg_op_gradients(test->op, row->desc);
     RG_TRY(test->op->shapes(row->desc, row->x_desc, row->y_desc));
+    for (int32_t i = 0; i < row->inputs && c->flags & RG_CASE_NCHW; i++)
+        rg_arrange_nchw(&row->x_desc[i]);
+    for (int32_t i = 0; i < row->outputs && c->flags & RG_CASE_NCHW; i++)
+        rg_arrange_nchw(&row->y_desc[i]);
     if (only != NULL)
         RG_TRY(find_input(row, only, &row->only));
     row->reads = reads_of(test, c, gradient, row->desc);
@@ -129,12 +134,28 @@ static rg_status repeat(rg_tensor *flat, const void *pattern, int64_t length, rg
     return RG_OK;
 }
 
+/* A dense tensor, or a view of NCHW memory, as a vector in the order of its memory. */
+static rg_status flatten(rg_tensor *tensor, const rg_tensor_desc *desc, rg_tensor **flat)
+{
+    const int64_t count = rg_shape_count(desc);
+    const int32_t last = desc->rank - 1;
+    if (rg_shape_is_dense(desc))
+        return rg_tensor_reshape(tensor, 1, &count, flat);
+    int32_t order[RG_MAX_RANK];
+    for (int32_t d = 0; d <= last; d++)
+        order[d] = d == last - 2 ? last : d > last - 2 ? d - 1 : d;
+    rg_tensor *view;
+    RG_TRY(rg_tensor_permute(tensor, order, &view));
+    const rg_status status = rg_tensor_reshape(view, 1, &count, flat);
+    rg_tensor_destroy(view);
+    return status;
+}
+
 static rg_status fill(rg_tensor *tensor, const rg_fill *f, const char *seed)
 {
     enum { LENGTH = 65521 }; /* a prime: no two rows are alike */
     rg_tensor_desc desc;
     RG_TRY(rg_tensor_get_desc(tensor, &desc));
-    const int64_t count = rg_shape_count(&desc);
     /* Each write to a GPU waits for its end: the pattern is handed over many times at once. */
     const int64_t times = rg_bench_on_gpu(rg_tensor_device(tensor)) ? 64 : 1;
     const size_t bytes = LENGTH * rg_dtype_size(desc.dtype);
@@ -150,7 +171,7 @@ static rg_status fill(rg_tensor *tensor, const rg_fill *f, const char *seed)
     for (int64_t i = 1; i < times; i++)
         memcpy(pattern + (size_t)i * bytes, pattern, bytes);
     rg_tensor *flat = NULL;
-    rg_status status = rg_tensor_reshape(tensor, 1, &count, &flat);
+    rg_status status = flatten(tensor, &desc, &flat);
     if (status == RG_OK)
         status = repeat(flat, pattern, times * LENGTH, desc.dtype);
     rg_tensor_destroy(flat);

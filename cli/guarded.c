@@ -16,8 +16,19 @@ enum { UNIT_STRIDE = 501, UNIT_GUARD = 1 << 16 };
 const char *rg_arrangement_name(rg_arrangement arrangement)
 {
     static const char *const names[] = { "dense", "padded", "scattered", "spaced",
-                                         "mixed", "units",  "expanded" };
+                                         "mixed", "units",  "expanded",  "nchw" };
     return names[arrangement];
+}
+
+void rg_arrange_nchw(rg_tensor_desc *desc)
+{
+    const int32_t last = desc->rank - 1;
+    if (last < 2)
+        return;
+    const int64_t pixels = desc->dims[last - 2] * desc->dims[last - 1];
+    desc->strides[last - 1] = 1;
+    desc->strides[last - 2] = desc->dims[last - 1];
+    desc->strides[last] = pixels;
 }
 
 static void arrange(rg_tensor_desc *desc, rg_arrangement arrangement)
@@ -33,6 +44,8 @@ static void arrange(rg_tensor_desc *desc, rg_arrangement arrangement)
         else
             stride *= desc->dims[d] + (arrangement == RG_SCATTERED);
     }
+    if (arrangement == RG_NCHW)
+        rg_arrange_nchw(desc);
     if (arrangement == RG_EXPANDED && desc->rank > 0)
         desc->strides[0] = 0;
     for (int32_t d = 0; arrangement == RG_UNITS && d < desc->rank; d++) {

@@ -16,8 +16,12 @@ typedef enum rg_arrangement {
     RG_MIXED,     /* each tensor another of these */
     RG_UNITS,     /* dense, with odd strides of dimensions of size 1, which must not matter */
     RG_EXPANDED,  /* stride 0 along dimension 0 */
+    RG_NCHW,      /* the last dimension lies before the two that precede it, as channels may */
 } rg_arrangement;
 const char *rg_arrangement_name(rg_arrangement arrangement);
+
+/* Gives images, tensors of rank 3 and more, the strides of dense NCHW memory. */
+void rg_arrange_nchw(rg_tensor_desc *desc);
 
 typedef struct rg_guarded {
     rg_tensor_desc desc;

@@ -66,7 +66,7 @@ static rg_status find_backend(const char *name, const rg_backend **backend, int3
 
 enum {
     MIN_SPARE_BYTES = 64 << 10, /* smaller ones the C library keeps */
-    MAX_SPARE_BYTES = 32 << 20
+    MAX_SPARE_BYTES = 256 << 20
 };
 
 /* Memory that nothing refers to any more. A spare does not keep its device alive. */

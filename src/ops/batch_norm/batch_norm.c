@@ -3,6 +3,7 @@
 /* Batch normalisation: description, validation, shape rule, state, forward, gradient. */
 #include "ops/batch_norm/batch_norm_record.h"
 #include "ops/neuron/neuron_fields.h"
+#include "ops/transpose/channels_last.h"
 
 #include <float.h>
 
@@ -416,6 +417,16 @@ static rg_status gradient(rg_call *call)
     return rg_strategy_run(call, strategies, &(rg_batch_norm_request){ .gradient = true });
 }
 
+static rg_status forward_by_channels(rg_call *call)
+{
+    return rg_channels_last_forward(call, forward);
+}
+
+static rg_status gradient_by_channels(rg_call *call)
+{
+    return rg_channels_last_gradient(call, gradient);
+}
+
 RG_OP_DEFINE(
     batch_norm, .text = "batch normalization", .desc = { fields, &defaults, sizeof defaults },
     .inputs = (const char *const[]){ "x", "gamma", "beta", "mean", "variance", NULL },
@@ -424,7 +435,7 @@ RG_OP_DEFINE(
     .aliases_of = aliases_of, .count_inputs = count_inputs, .count_outputs = count_outputs,
     .input_names = input_names, .check = check, .shapes = shapes, .state = make_slots, .fits = fits,
     .fills_state = fills_state, .reads = reads, .optional_dy = 6, .shares_state = shares_state,
-    .forward = forward, .gradient = gradient,
+    .forward = forward_by_channels, .gradient = gradient_by_channels,
     .fusion = { .is_cheap = true, .keep_first_output = keep_first_output },
     .strategies = (const rg_strategy *const *const[]){ strategies, NULL });
 

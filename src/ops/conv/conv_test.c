@@ -20,6 +20,7 @@ static double special(int64_t i)
 static const rg_case cases[] = {
     /* timed */
     { "3x3-64-56", LEAN P1, "32,56,56,64 64,3,3,64", RG_CASE_BENCH | RG_CASE_BENCH_GPU },
+    { "3x3-64-56-nchw", LEAN P1, "32,56,56,64 64,3,3,64", RG_CASE_BENCH | RG_CASE_NCHW },
     { "3x3-256-14", LEAN P1, "32,14,14,256 256,3,3,256", RG_CASE_BENCH | RG_CASE_BENCH_GPU },
     { "1x1-256-64-56", LEAN, "32,56,56,256 64,1,1,256", RG_CASE_BENCH | RG_CASE_BENCH_GPU },
     { "7x7-3-64-224", LEAN " stride=2,2" P3, "32,224,224,3 64,7,7,3",

@@ -6,6 +6,7 @@
 #include "core/shape.h"
 #include "ops/ops.h"
 #include "runtime/objects.h"
+#include "ops/transpose/channels_last.h"
 
 #include <retrograde/lrn.h>
 
@@ -146,12 +147,24 @@ static rg_status gradient(rg_call *call)
     return rg_record(call, &launch);
 }
 
-RG_OP_DEFINE(
-    lrn, .text = "local response normalization across channels",
-    .desc = { fields, &defaults, sizeof defaults }, .inputs = (const char *const[]){ "x", NULL },
-    .outputs = (const char *const[]){ "y", NULL }, .names = names,
-    .aliases = (const rg_alias[]){ RG_X_AS_Y(0, 0), RG_DY_AS_DX(0, 0), RG_X_AS_DX(0, 0), 0 },
-    .shapes = shapes, .reads = reads, .joins = joins, .forward = forward, .gradient = gradient);
+static rg_status forward_by_channels(rg_call *call)
+{
+    return rg_channels_last_forward(call, forward);
+}
+
+static rg_status gradient_by_channels(rg_call *call)
+{
+    return rg_channels_last_gradient(call, gradient);
+}
+
+RG_OP_DEFINE(lrn, .text = "local response normalization across channels",
+             .desc = { fields, &defaults, sizeof defaults },
+             .inputs = (const char *const[]){ "x", NULL },
+             .outputs = (const char *const[]){ "y", NULL }, .names = names,
+             .aliases = (const rg_alias[]){ RG_X_AS_Y(0, 0), RG_DY_AS_DX(0, 0), RG_X_AS_DX(0, 0),
+                                            0 },
+             .shapes = shapes, .reads = reads, .joins = joins, .forward = forward_by_channels,
+             .gradient = gradient_by_channels);
 
 rg_status rg_lrn_create(rg_device *device, const rg_lrn_desc *desc, rg_kernel **kernel)
 {

@@ -6,6 +6,7 @@
 #include "ops/ops.h"
 #include "ops/padding/padding_fields.h"
 #include "runtime/objects.h"
+#include "ops/transpose/channels_last.h"
 
 #include <retrograde/pool.h>
 
@@ -245,6 +246,16 @@ static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_s
     return 1;
 }
 
+static rg_status forward_by_channels(rg_call *call)
+{
+    return rg_channels_last_forward(call, rg_pool_forward);
+}
+
+static rg_status gradient_by_channels(rg_call *call)
+{
+    return rg_channels_last_gradient(call, rg_pool_gradient);
+}
+
 RG_OP_DEFINE(pool, .text = "max, average and L2 pooling",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
@@ -252,7 +263,7 @@ RG_OP_DEFINE(pool, .text = "max, average and L2 pooling",
              .aliases = (const rg_alias[]){ RG_X_AS_DX(0, 0), 0 }, .count_outputs = count_outputs,
              .count_gradients = count_gradients, .check = check, .shapes = shapes,
              .state = make_slots, .reads = reads, .windows = &windows, .joins = joins,
-             .forward = rg_pool_forward, .gradient = rg_pool_gradient,
+             .forward = forward_by_channels, .gradient = gradient_by_channels,
              .strategies = rg_pool_strategies);
 
 rg_status rg_pool_create(rg_device *device, const rg_pool_desc *desc, rg_kernel **kernel)

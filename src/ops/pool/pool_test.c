@@ -49,6 +49,12 @@ static const rg_case cases[] = {
     { "max-56-2x2", "kind=max", "64,56,56,128", RG_CASE_BENCH },
     { "average-112-3x3", "kind=average edge=clamp " THREE, "32,112,112,64", RG_CASE_BENCH },
     { "average-56-2x2", "kind=average", "64,56,56,128", RG_CASE_BENCH },
+    { "max-112-3x3-nchw", "kind=max edge=clamp " THREE, "32,112,112,64",
+      RG_CASE_BENCH | RG_CASE_NCHW },
+    { "average-56-2x2-nchw", "kind=average", "64,56,56,128", RG_CASE_BENCH | RG_CASE_NCHW },
+    { "max-nchw", "kind=max edge=clamp " THREE, "2,9,11,13", RG_CASE_NCHW },
+    { "l2-nchw", "kind=l2", "2,8,10,17", RG_CASE_NCHW },
+    { "average-nchw", "kind=average", "10,12,33", RG_CASE_NCHW },
 
     /* timed on a GPU */
     { "max-112-3x3-256", "kind=max edge=clamp " THREE, "256,112,112,64", RG_CASE_BENCH_GPU },

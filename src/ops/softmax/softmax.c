@@ -5,6 +5,7 @@
 #include "core/integer.h"
 #include "ops/ops.h"
 #include "runtime/objects.h"
+#include "ops/transpose/channels_last.h"
 
 #include <retrograde/softmax.h>
 
@@ -196,12 +197,23 @@ static rg_status gradient(rg_call *call)
     return rg_record(call, &launch);
 }
 
+static rg_status forward_by_channels(rg_call *call)
+{
+    return rg_channels_last_forward(call, forward);
+}
+
+static rg_status gradient_by_channels(rg_call *call)
+{
+    return rg_channels_last_gradient(call, gradient);
+}
+
 RG_OP_DEFINE(
     softmax, .text = "softmax and log-softmax over one axis, or over all dimensions from it on",
     .desc = { fields, &defaults, sizeof defaults }, .inputs = (const char *const[]){ "x", NULL },
     .outputs = (const char *const[]){ "y", NULL }, .names = names,
     .aliases = (const rg_alias[]){ RG_X_AS_Y(0, 0), RG_DY_AS_DX(0, 0), RG_Y_AS_DX(0, 0), 0 },
-    .shapes = shapes, .reads = reads, .joins = joins, .forward = forward, .gradient = gradient);
+    .shapes = shapes, .reads = reads, .joins = joins, .forward = forward_by_channels,
+    .gradient = gradient_by_channels);
 
 rg_status rg_softmax_create(rg_device *device, const rg_softmax_desc *desc, rg_kernel **kernel)
 {

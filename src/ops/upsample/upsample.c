@@ -4,6 +4,7 @@
 #include "ops/upsample/upsample.h"
 #include "ops/ops.h"
 #include "runtime/objects.h"
+#include "ops/transpose/channels_last.h"
 
 #include <retrograde/upsample.h>
 
@@ -183,12 +184,22 @@ static rg_status gradient(rg_call *call)
     return record(call, call->dx[0], call->dy[0], true);
 }
 
+static rg_status forward_by_channels(rg_call *call)
+{
+    return rg_channels_last_forward(call, forward);
+}
+
+static rg_status gradient_by_channels(rg_call *call)
+{
+    return rg_channels_last_gradient(call, gradient);
+}
+
 RG_OP_DEFINE(upsample, .text = "resizing of images by nearest or bilinear interpolation",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .check = check,
-             .shapes = shapes, .reads = reads, .joins = joins, .forward = forward,
-             .gradient = gradient, .fusion = { .is_cheap = true });
+             .shapes = shapes, .reads = reads, .joins = joins, .forward = forward_by_channels,
+             .gradient = gradient_by_channels, .fusion = { .is_cheap = true });
 
 rg_status rg_upsample_create(rg_device *device, const rg_upsample_desc *desc, rg_kernel **kernel)
 {

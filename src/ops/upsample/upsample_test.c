@@ -45,6 +45,8 @@ static const rg_case cases[] = {
     { "nearest-16x56", "kind=nearest", "16,56,56,64", RG_CASE_BENCH },
     { "bilinear-16x56", B, "16,56,56,64", RG_CASE_BENCH },
     { "bilinear-half-16x56", B H, "16,56,56,64", RG_CASE_BENCH },
+    { "bilinear-16x56-nchw", B, "16,56,56,64", RG_CASE_BENCH | RG_CASE_NCHW },
+    { "bilinear-nchw", B, "2,5,7,19", RG_CASE_NCHW },
 
     /* timed on a GPU */
     { "nearest-64x56", "kind=nearest", "64,56,56,64", RG_CASE_BENCH_GPU },
