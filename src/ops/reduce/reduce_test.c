@@ -149,6 +149,8 @@ static const rg_case cases[] = {
     { "special-sum", "dims=-1", "6,7", RG_CASE_SPECIAL, .x_fill = { { .at = special } } },
     { "special-max", "kind=max dims=-1", "6,7", RG_CASE_SPECIAL, .x_fill = { { .at = special } } },
     { "special-min", "kind=min dims=-1", "6,7", RG_CASE_SPECIAL, .x_fill = { { .at = special } } },
+    { "special-max-long", "kind=max dims=-1", "6,128", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
     { "special-max-columns", "kind=max dims=0", "7,6", RG_CASE_SPECIAL,
       .x_fill = { { .at = special_columns } } },
     { "special-min-columns", "kind=min dims=0", "7,7", RG_CASE_SPECIAL,
