@@ -136,6 +136,19 @@ def test_options(folder):
         assert json.loads(succeed(folder, "eval", f"run{number}", "--json"))["loss"] < 1.2, options
 
 
+def test_micro_batches(folder):
+    """The f32 copies of 16-bit weights start with the values of the file, also where a batch is cut."""
+    data = write_data(folder / "data")
+    (folder / "model.onnx").write_bytes(classifier())
+    succeed(folder, "train", "model.onnx", "--data", data, "--epochs", 1, "--batch", 16, "--rate", 1e-9, "--dtype", "bf16",
+            "--micro-batches", 4, "--freeze", "conv.*", "--out", "cut")
+    found = tensors_of(folder / "cut/checkpoint.safetensors")
+    master = struct.unpack("<288f", found["fc.weight.master"])
+    assert all(abs(value - wanted) < 1e-6 for value, wanted in zip(master, weights_of_classifier(1)["fc.weight"][1])), master
+    assert any(struct.unpack("<6f", found["bn.running_mean"])), "running statistics"
+    assert "conv.weight.master" not in found and "conv.weight" in found, found.keys()
+
+
 def test_untrained(folder):
     """The model as it is can be evaluated, used and drawn."""
     data = write_data(folder / "data")
