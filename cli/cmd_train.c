@@ -184,7 +184,7 @@ static int train(rg_train_request *request, const char *command)
             (void)rg_fails(status, "rank %d: %s", rg_group_rank(group), rg_failure());
     }
     const int stopped = unread ? 128 + SIGPIPE : 130;
-    const int result = status == RG_OK ? (interrupted && !done ? stopped : 0) : rg_failed();
+    const int result = status == RG_OK ? (run.is_stopped && !done ? stopped : 0) : rg_failed();
     rg_train_end(&run);
     rg_group_destroy(group);
     return result;

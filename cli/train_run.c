@@ -351,6 +351,7 @@ rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool 
            (q->stop < 0 || p->finished < q->stop)) {
         bool whole, stops;
         RG_PASS(train_epoch(run, &whole));
+        run->is_stopped = !whole;
         if (!whole)
             return save(run, RG_RUN_CHECKPOINT);
         RG_PASS(end_epoch(run));
@@ -359,8 +360,10 @@ rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool 
             rg_show_say(&run->show,
                         "no higher validation accuracy since epoch %lld; training stops",
                         (long long)p->best_epoch);
-        else if (stops)
+        else if (stops) {
+            run->is_stopped = true;
             return RG_OK;
+        }
     }
     *done = p->finished >= q->epochs || is_patience_over(run);
     return say_shares(run);

@@ -23,6 +23,7 @@ typedef struct rg_train_run {
     rg_train_show show;
     rg_trainer_progress progress; /* of the epoch under way */
     const volatile int *interrupted;
+    bool is_stopped; /* this rank or another was interrupted */
     double began;
     double trained, waited; /* seconds of training; of these, waiting for other ranks */
     const char *good;       /* the last checkpoint of this training; NULL: there is none yet */

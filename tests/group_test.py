@@ -181,6 +181,19 @@ class Refused(Case):
         self.assertIn("srun has started 4 processes without PMI", done.stderr)
 
 
+class Stopped(Case):
+    def test_one_asked(self):
+        """SIGTERM to one rank: all stop after the same batch, with a checkpoint, and say so by their status."""
+        launcher = next(iter(LAUNCHERS))
+        process = start(launcher, 2, *self.words("asked", "--epochs", "100000"))
+        while len(ranks_of(self.path("asked"))) < 2 or not os.path.exists(self.checkpoint("asked")):
+            time.sleep(0.05)
+        os.kill(ranks_of(self.path("asked"))[1], signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, output)
+        self.assertIn("stopped; continue with --resume", output)
+
+
 class Lost(Case):
     def lost(self, launcher, victim, how):
         """Ends one of 4 ranks; the others must end within 10 seconds, and the checkpoint must be whole."""
