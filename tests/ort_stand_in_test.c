@@ -165,6 +165,7 @@ static const node nodes[] = {
     { "SoftmaxGrad_13", "nchw nchw", { { { "axis", 'i', .ints = { 1 } } }, 1 }, 1 },
     { "LogSoftmaxGrad", "nchw nchw", { { { "axis", 'i', .ints = { 2 } } }, 1 }, 1 },
     { "ConvGrad", "nohw nchw oc33", { { WINDOW(3, 1, 1) }, 3 }, 3 },
+    { "ConvGrad", "nohw nchw oc11", { .attribute_count = 0 }, 3 },
     { "MaxPoolGrad", "ncHW ncHW nchw", { { WINDOW(3, 2, 1) }, 3 }, 1 },
     { "AveragePoolGrad", "ncHW nchw", { { WINDOW(3, 2, 1) }, 3 }, 1 },
     { "BatchNormalizationGrad", "nchw nchw c c c", { .attribute_count = 0 }, 3 },

@@ -282,6 +282,23 @@ def test_conv(library, failures, draw):
             failures.compare(f"ConvGrad dW alone {dtype}", got[0], want[1], dtype)
 
 
+def test_pointwise_conv(library, failures, draw):
+    """Windows of one pixel are products of matrices in the runtime's memory."""
+    for x_shape, outputs in (((3, 5, 7, 6), 4), ((2, 9, 17), 33), ((1, 1, 1, 1), 1)):
+        x, w = draw.uniform(-1, 1, x_shape), draw.uniform(-1, 1, (outputs, x_shape[1]) + (1,) * (len(x_shape) - 2))
+        dy = draw.uniform(-1, 1, x_shape[:1] + (outputs,) + x_shape[2:])
+        rows, images = dy.reshape(x_shape[0], outputs, -1), x.reshape(*x_shape[:2], -1)
+        flat = w.reshape(outputs, -1)
+        want = ((flat.T @ rows).reshape(x.shape), np.einsum("nop,nip->oi", rows, images).reshape(w.shape),
+                rows.sum((0, 2)))
+        for dtype in ("f32", "f64"):
+            arrays = [a.astype(TYPES[dtype][1]) for a in (dy, x, w)]
+            for names in (["dX", "dW", "dB"], ["", "dW"], ["dX"], ["", "", "dB"]):
+                got = run_node(library, "ConvGrad", arrays, names, {"kernel_shape": w.shape[2:]}, dtype)
+                for g, t in zip(got, [t for t, name in zip(want, names) if name]):
+                    failures.compare(f"ConvGrad 1x1 {x_shape} {names} {dtype}", g, t, dtype)
+
+
 def test_pools(library, failures, draw):
     x = draw.uniform(-1, 1, (2, 3, 7, 8))
     kernel, strides, pads = (3, 2), (2, 1), (1, 0, 1, 1)
@@ -412,7 +429,7 @@ def main():
     draw = np.random.default_rng(options.seed)
     test_golden(library, failures)
     test_operators(library, failures, random.Random(options.seed), draw, options.cases)
-    for test in (test_conv, test_pools, test_norms, test_loss_and_others, test_large):
+    for test in (test_conv, test_pointwise_conv, test_pools, test_norms, test_loss_and_others, test_large):
         test(library, failures, draw)
     test_edges(library, failures)
     for failure in failures.list[:20]:

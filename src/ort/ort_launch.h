@@ -56,6 +56,9 @@ rg_status rg_ort_run_max_pool(rg_ort_computation *c, bool *done);
 rg_status rg_ort_run_average_pool(rg_ort_computation *c, bool *done);
 rg_status rg_ort_run_slice(rg_ort_computation *c, bool *done);
 rg_status rg_ort_run_gather(rg_ort_computation *c, bool *done);
+/* ort_pointwise.c */
+rg_status rg_ort_prepare_conv(rg_ort_node *node, const rg_onnx_node *attributes);
+rg_status rg_ort_run_conv(rg_ort_computation *c, bool *done);
 /* ort_native_optimizers.c */
 rg_status rg_ort_prepare_adamw(rg_ort_node *node, const rg_onnx_node *attributes);
 rg_status rg_ort_run_sgd(rg_ort_computation *c, bool *done);

@@ -211,6 +211,7 @@ static const rg_ort_native natives[] = {
     { "MaxPoolGrad", rg_ort_prepare_pool, rg_ort_run_max_pool },
     { "AveragePoolGrad", rg_ort_prepare_pool, rg_ort_run_average_pool },
     { "SliceGrad", NULL, rg_ort_run_slice },
+    { "ConvGrad", rg_ort_prepare_conv, rg_ort_run_conv },
     { "GatherGrad", prepare_axis, rg_ort_run_gather },
     { "SGDOptimizerV2", NULL, rg_ort_run_sgd },
     { "AdamWOptimizer", rg_ort_prepare_adamw, rg_ort_run_adamw },

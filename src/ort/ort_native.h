@@ -11,6 +11,7 @@
 enum {
     RG_ORT_DROPOUT,
     RG_ORT_BATCH_NORM,
+    RG_ORT_CHANNEL_SUMS,
     RG_ORT_LAYER_NORM,
     RG_ORT_LAYER_NORM_COLUMNS,
     RG_ORT_MAX_POOL,
@@ -34,7 +35,8 @@ typedef struct rg_ort_dropout_args {
     double scale;
 } rg_ort_dropout_args;
 
-/* x, dy, dx: (n, c, pixels). A unit is a channel. Results may be NULL. */
+/* x, dy, dx: (n, c, pixels). A unit is a channel. Results may be NULL. Of these the sums of dy over
+ * all but its channels read dy alone, and write dbias. */
 typedef struct rg_ort_batch_norm_args {
     const void *dy, *x, *scale, *mean, *inverse; /* inverse: 1 / deviation */
     void *dx, *dscale, *dbias;

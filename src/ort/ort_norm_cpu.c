@@ -34,26 +34,32 @@ RG_INLINE void add_vector(const void *dy, const void *x, int64_t i, const int n,
 {
     const vreal d = vload(dy, i, n, T); /* lanes from n on are 0 */
     *a += d;
-    *b += d * (vload(x, i, n, T) - mean);
+    *b = vfma(d, vload(x, i, n, T) - mean, *b);
 }
+
+enum { AHEAD = 32 * VLEN }; /* elements that are fetched before they are needed */
 
 /* Each run of pixels is summed in vectors, and these in double. */
 RG_INLINE sums sum_plane(const void *dy, const void *x, int64_t first, int64_t count, vreal mean,
                          const rg_dtype T)
 {
-    vreal a[4] = { vset(0), vset(0), vset(0), vset(0) };
-    vreal b[4] = { vset(0), vset(0), vset(0), vset(0) };
+    vreal a = vset(0), b = vset(0), a1 = a, b1 = a, a2 = a, b2 = a, a3 = a, b3 = a;
     int64_t i = 0;
     for (; i + 4 * VLEN <= count; i += 4 * VLEN) {
-        for (int v = 0; v < 4; v++)
-            add_vector(dy, x, first + i + v * VLEN, VLEN, mean, T, &a[v], &b[v]);
+        for (int line = 0; line < 4; line++) {
+            __builtin_prefetch(at(dy, first + i + AHEAD + line * VLEN, T));
+            __builtin_prefetch(at(x, first + i + AHEAD + line * VLEN, T));
+        }
+        add_vector(dy, x, first + i, VLEN, mean, T, &a, &b);
+        add_vector(dy, x, first + i + VLEN, VLEN, mean, T, &a1, &b1);
+        add_vector(dy, x, first + i + 2 * VLEN, VLEN, mean, T, &a2, &b2);
+        add_vector(dy, x, first + i + 3 * VLEN, VLEN, mean, T, &a3, &b3);
     }
     for (; i + VLEN <= count; i += VLEN)
-        add_vector(dy, x, first + i, VLEN, mean, T, &a[0], &b[0]);
+        add_vector(dy, x, first + i, VLEN, mean, T, &a, &b);
     if (i < count)
-        add_vector(dy, x, first + i, (int)(count - i), mean, T, &a[1], &b[1]);
-    return (sums){ (double)vsum((a[0] + a[1]) + (a[2] + a[3])),
-                   (double)vsum((b[0] + b[1]) + (b[2] + b[3])) };
+        add_vector(dy, x, first + i, (int)(count - i), mean, T, &a1, &b1);
+    return (sums){ (double)vsum((a + a1) + (a2 + a3)), (double)vsum((b + b1) + (b2 + b3)) };
 }
 
 /* dx = p dy + q (x - mean) + r */
@@ -95,12 +101,34 @@ RG_INLINE void batch_norm(const rg_ort_batch_norm_args *k, int64_t begin, int64_
         if (k->dbias != NULL)
             store_one(k->dbias, c, T, (real)s.dy);
         const real q = (real)(-scale * s.dy_x * inverse * inverse / count);
-        for (int64_t n = 0; k->dx != NULL && n < k->images; n++)
+        for (int64_t n = k->images - 1; k->dx != NULL && n >= 0; n--) /* the last is in the cache */
             combine(k->dx, k->dy, k->x, (n * k->channels + c) * k->pixels, k->pixels, (real)scale,
                     q, (real)(-scale * s.dy / count), mean, T);
     }
 }
 RG_KERNEL(batch_norm, rg_ort_batch_norm_args)
+
+RG_INLINE void channel_sums(const rg_ort_batch_norm_args *k, int64_t begin, int64_t end,
+                            const rg_dtype T)
+{
+    for (int64_t c = begin; c < end; c++) {
+        double sum = 0;
+        for (int64_t n = 0; n < k->images; n++) {
+            const int64_t first = (n * k->channels + c) * k->pixels;
+            vreal a = vset(0), b = vset(0);
+            int64_t i = 0;
+            for (; i + 2 * VLEN <= k->pixels; i += 2 * VLEN) {
+                a += vload(k->dy, first + i, VLEN, T);
+                b += vload(k->dy, first + i + VLEN, VLEN, T);
+            }
+            for (; i < k->pixels; i += VLEN)
+                a += vload(k->dy, first + i, vlanes_left(k->pixels - i), T);
+            sum += (double)vsum(a + b);
+        }
+        store_one(k->dbias, c, T, (real)sum);
+    }
+}
+RG_KERNEL(channel_sums, rg_ort_batch_norm_args)
 
 /* ---- layer normalization ---- */
 
@@ -173,6 +201,7 @@ RG_KERNEL(layer_norm_columns, rg_ort_layer_norm_args)
 RG_CPU_TABLE(ort_norm, RG_ORT_KERNELS) = {
     [RG_ORT_DROPOUT] = RG_ROW(dropout),
     [RG_ORT_BATCH_NORM] = RG_ROW(batch_norm),
+    [RG_ORT_CHANNEL_SUMS] = RG_ROW(channel_sums),
     [RG_ORT_LAYER_NORM] = RG_ROW(layer_norm),
     [RG_ORT_LAYER_NORM_COLUMNS] = RG_ROW(layer_norm_columns),
 };
