@@ -107,10 +107,11 @@ rg_status rg_import_fold_also(rg_import *m, const rg_proto_node *node, const rg_
 
 /* ---- element by element ---- */
 
-/* Numbers of 32 bits are rounded after every operation. */
-static double round_to(int32_t type, double value)
+/* Numbers of 32 bits are rounded after every operation, unless the network computes in f64. */
+static double round_to(const rg_import *m, int32_t type, double value)
 {
-    return type == RG_ONNX_FLOAT ? (double)(float)value : value;
+    const bool exact = m->options.has_dtype && m->options.dtype == RG_F64;
+    return type == RG_ONNX_FLOAT && !exact ? (double)(float)value : value;
 }
 
 static int64_t power(int64_t base, int64_t exponent)
@@ -121,7 +122,8 @@ static int64_t power(int64_t base, int64_t exponent)
     return (int64_t)result;
 }
 
-static rg_status integer_result(const char *type, int64_t a, int64_t b, int64_t *y)
+/* `truncated`: the remainder of Mod has the sign of a, as in C. */
+static rg_status integer_result(const char *type, bool truncated, int64_t a, int64_t b, int64_t *y)
 {
     bool wraps = false;
     if (strcmp(type, "Add") == 0)
@@ -155,7 +157,7 @@ static rg_status integer_result(const char *type, int64_t a, int64_t b, int64_t 
                  "an integer is divided by %lld", (long long)b);
         *y = a / b;
         if (strcmp(type, "Mod") == 0)
-            *y = a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0);
+            *y = a % b + (!truncated && a % b != 0 && (a < 0) != (b < 0) ? b : 0);
     }
     RG_CHECK(!wraps, RG_MALFORMED, "an integer overflows");
     return RG_OK;
@@ -235,17 +237,19 @@ rg_status rg_fold_binary(rg_import *m, const rg_proto_node *node, const rg_array
     const bool logical = strchr("ELGAO", node->type[0]) != NULL && strcmp(node->type, "Add") != 0;
     RG_CHECK(integer == rg_type_is_integer(x[1]->type), RG_UNSUPPORTED,
              "integers and other numbers are not folded together");
+    bool truncated = false;
+    RG_TRY(rg_attribute_bool(node, "fmod", &truncated));
     RG_TRY(broadcast_dims(x[0], x[1], &rank, dims));
     RG_TRY(rg_array_create(m, logical ? RG_ONNX_BOOL : x[0]->type, rank, dims, false, y));
     for (int64_t i = 0; i < y->count; i++) {
         const rg_element a = rg_array_at(x[0], broadcast_index(x[0], y, i));
         const rg_element b = rg_array_at(x[1], broadcast_index(x[1], y, i));
         if (integer)
-            RG_TRY(integer_result(node->type, a.i, b.i, &y->data[i].i));
+            RG_TRY(integer_result(node->type, truncated, a.i, b.i, &y->data[i].i));
         else
             RG_TRY(real_result(node->type, a.f, b.f, &y->data[i]));
         if (!integer && !logical)
-            y->data[i].f = round_to(y->type, y->data[i].f);
+            y->data[i].f = round_to(m, y->type, y->data[i].f);
     }
     return RG_OK;
 }
@@ -304,9 +308,10 @@ rg_status rg_fold_unary(rg_import *m, const rg_proto_node *node, const rg_array 
         else if (integer)
             return rg_fail(RG_UNSUPPORTED, "%s of integers is not folded", type);
         else
-            y->data[i].f = round_to(y->type, strcmp(type, "Sqrt") == 0    ? sqrt(e.f)
-                                             : strcmp(type, "Floor") == 0 ? floor(e.f)
-                                                                          : ceil(e.f));
+            y->data[i].f = round_to(m, y->type,
+                                    strcmp(type, "Sqrt") == 0    ? sqrt(e.f)
+                                    : strcmp(type, "Floor") == 0 ? floor(e.f)
+                                                                 : ceil(e.f));
     }
     return RG_OK;
 }
@@ -333,7 +338,7 @@ rg_status rg_fold_cast(rg_import *m, const rg_proto_node *node, const rg_array *
                            : e.f <= -0x1p63 ? INT64_MIN
                                             : (int64_t)e.f;
         else
-            y->data[i].f = round_to((int32_t)to, from_integer ? (double)e.i : e.f);
+            y->data[i].f = round_to(m, (int32_t)to, from_integer ? (double)e.i : e.f);
         if (to == RG_ONNX_BOOL)
             y->data[i].i = from_integer ? e.i != 0 : e.f != 0;
         else if (to == RG_ONNX_INT32)

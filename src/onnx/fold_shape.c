@@ -370,3 +370,40 @@ rg_status rg_fold_trilu(rg_import *m, const rg_proto_node *node, const rg_array 
     }
     return RG_OK;
 }
+
+/* ScatterND: parts of x[0] at indices x[1] are x[2]. */
+rg_status rg_fold_scatter(rg_import *m, const rg_proto_node *node, const rg_array *const x[],
+                          rg_array *y)
+{
+    const char *reduction = "none";
+    RG_TRY(rg_attribute_text(node, "reduction", &reduction));
+    RG_CHECK(x[1] != NULL && x[2] != NULL && x[1]->rank > 0 && rg_type_is_integer(x[1]->type) &&
+                 x[2]->type == x[0]->type,
+             RG_MALFORMED, "its inputs do not fit together");
+    const int64_t depth = x[1]->dims[x[1]->rank - 1];
+    RG_CHECK(strcmp(reduction, "none") == 0 && depth >= 1 && depth <= x[0]->rank, RG_UNSUPPORTED,
+             "reduction '%.40s' of indices of length %lld is not folded", reduction,
+             (long long)depth);
+    int64_t part = 1;
+    for (int32_t d = (int32_t)depth; d < x[0]->rank; d++)
+        part *= x[0]->dims[d];
+    const int64_t count = x[1]->count / depth;
+    RG_CHECK(x[2]->count == count * part, RG_MALFORMED, "it has %lld updates in place of %lld",
+             (long long)x[2]->count, (long long)(count * part));
+    RG_TRY(rg_array_create(m, x[0]->type, x[0]->rank, x[0]->dims, false, y));
+    for (int64_t i = 0; i < y->count; i++)
+        y->data[i] = rg_array_at(x[0], i);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = 0;
+        for (int64_t d = 0; d < depth; d++) {
+            const int64_t index = rg_array_at(x[1], i * depth + d).i, length = x[0]->dims[d];
+            RG_CHECK(index >= -length && index < length, RG_MALFORMED,
+                     "index %lld is out of range for %lld elements", (long long)index,
+                     (long long)length);
+            at = at * length + index + (index < 0 ? length : 0);
+        }
+        for (int64_t k = 0; k < part; k++)
+            y->data[at * part + k] = rg_array_at(x[2], i * part + k);
+    }
+    return RG_OK;
+}

@@ -281,7 +281,8 @@ rg_status rg_import_run_call(rg_import *m, const rg_proto_node *node, rg_onnx_ca
 rg_converter rg_convert_batch_norm, rg_convert_dropout, rg_convert_resize;
 rg_converter rg_convert_erf, rg_convert_threshold, rg_convert_lp_pool, rg_convert_global_lp_pool,
     rg_convert_loss, rg_convert_expand, rg_convert_tile, rg_convert_where, rg_convert_gather,
-    rg_convert_depth_to_space, rg_convert_compare, rg_convert_logic, rg_convert_sign;
+    rg_convert_depth_to_space, rg_convert_compare, rg_convert_logic, rg_convert_sign,
+    rg_convert_scatter;
 /* Add, Sub, Mul and Div of what may be a part of a Gelu; *done is false where that is all to say.
  */
 rg_status rg_gelu_binary(rg_import *m, const rg_proto_node *node, rg_arithmetic_kind kind,
@@ -301,6 +302,6 @@ rg_converter rg_convert_softmax, rg_convert_reduce, rg_convert_log_sum_exp, rg_c
 rg_folder rg_fold_binary, rg_fold_unary, rg_fold_cast, rg_fold_reshape, rg_fold_flatten,
     rg_fold_squeeze, rg_fold_unsqueeze, rg_fold_transpose, rg_fold_concat, rg_fold_slice,
     rg_fold_gather, rg_fold_range, rg_fold_constant_of_shape, rg_fold_expand, rg_fold_where,
-    rg_fold_identity, rg_fold_reduce, rg_fold_trilu;
+    rg_fold_identity, rg_fold_reduce, rg_fold_trilu, rg_fold_scatter;
 
 #endif

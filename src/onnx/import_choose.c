@@ -10,7 +10,7 @@
 /* ---- Gather ---- */
 
 /* Slices that a Gather becomes at most, and elements of a matrix that picks rows. */
-enum { MOST_SLICES = 64, MOST_PICKS = 1 << 20 };
+enum { MOST_SLICES = 64, MOST_PICKS = 1 << 16 };
 
 /* Indices from 0, in range. */
 static rg_status read_indices(const rg_array *indices, int64_t length, int64_t i, int64_t *index)
@@ -62,26 +62,45 @@ rg_status rg_flow_pick(rg_import *m, const rg_array *indices, int32_t axis, int6
     return RG_OK;
 }
 
-/* Rows of a matrix (v, c): the product of a matrix of ones and zeros, (k, v), with it. */
-static rg_status pick_rows(rg_import *m, const rg_array *indices, int64_t length, rg_flow *x)
+/* Rows `first` to `last` - 1 of those that are picked from a matrix (v, c): the product of a matrix
+ * of ones and zeros, (k, v), with it. */
+static rg_status pick_some_rows(rg_import *m, const rg_array *indices, int64_t first, int64_t last,
+                                const rg_flow *x, rg_flow *y)
 {
     rg_dense_desc desc = rg_dense_desc_default();
     rg_array *ones = NULL;
-    rg_flow picks, y;
-    const int64_t dims[] = { indices->count, length };
+    rg_flow picks;
+    const int64_t length = x->shape[0].dims[0], dims[] = { last - first, length };
     RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *ones, &ones));
     RG_TRY(rg_array_create(m, rg_onnx_type_of(x->shape[0].dtype), 2, dims, false, ones));
-    for (int64_t i = 0; i < indices->count; i++) {
+    for (int64_t i = first; i < last; i++) {
         int64_t index = 0;
         RG_TRY(read_indices(indices, length, i, &index));
-        ones->data[i * length + index].f = 1;
+        ones->data[(i - first) * length + index].f = 1;
     }
     RG_TRY(rg_import_constant(m, ones, (const int32_t[]){ 0, 1 }, &picks));
     const rg_flow *inputs[] = { &picks, x };
     desc.layout = RG_DENSE_IN_OUT;
     desc.bias = false;
-    RG_TRY(rg_import_apply(m, "dense", &desc, inputs, 2, &y, 1));
-    rg_flow_plain_order(&y);
+    RG_TRY(rg_import_apply(m, "dense", &desc, inputs, 2, y, 1));
+    rg_flow_plain_order(y);
+    return RG_OK;
+}
+
+/* In pieces, as constants have a length that is folded at most. */
+static rg_status pick_rows(rg_import *m, const rg_array *indices, int64_t length, rg_flow *x)
+{
+    const int64_t piece = MOST_PICKS / length;
+    rg_flow parts[RG_MOST_SOURCES], y;
+    int32_t count = 0;
+    for (int64_t first = 0; first < indices->count; first += piece) {
+        const int64_t end = first + piece, last = end < indices->count ? end : indices->count;
+        RG_CHECK(count < RG_MOST_SOURCES, RG_UNSUPPORTED,
+                 "%lld indices of %lld rows are not covered", (long long)indices->count,
+                 (long long)length);
+        RG_TRY(pick_some_rows(m, indices, first, last, x, &parts[count++]));
+    }
+    RG_TRY(rg_flow_concat(m, parts, count, 0, &y));
     *x = y;
     return RG_OK;
 }
@@ -141,8 +160,8 @@ rg_status rg_convert_gather(rg_import *m, const rg_proto_node *node)
         RG_TRY(rg_flow_pick(m, indices, along, length, &x));
         done = true;
     }
-    if (!done && along == 0 && rg_flow_rank(&x) == 2 && indices->count > 0 &&
-        indices->count <= MOST_PICKS / (length > 0 ? length : 1)) {
+    if (!done && along == 0 && rg_flow_rank(&x) == 2 && indices->count > 0 && length > 0 &&
+        length <= MOST_PICKS) {
         RG_TRY(pick_rows(m, indices, length, &x));
         done = true;
     }

@@ -202,7 +202,7 @@ bool rg_import_scalar(rg_import *m, const rg_proto_node *node, size_t input, dou
     *number = rg_array_at(a, 0).f;
     if (rg_array_at(b, 0).f != *number)
         return false;
-    if (known->type == RG_ONNX_FLOAT)
+    if (known->type == RG_ONNX_FLOAT && (double)(float)*number == *number)
         *number = rg_meant_number((float)*number);
     return true;
 }

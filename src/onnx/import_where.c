@@ -154,3 +154,49 @@ rg_status rg_convert_where(rg_import *m, const rg_proto_node *node)
     RG_TRY(rg_flow_arithmetic(m, RG_ARITHMETIC_ADD, &x[0], &x[1], &y));
     return rg_import_define(m, node, 0, &y);
 }
+
+/* ---- ScatterND ---- */
+
+/* A constant of the shape of x, `all` but for what is scattered: updates, or 0 in place of them. */
+static rg_status scattered(rg_import *m, const rg_proto_node *node, const rg_flow *x, double all,
+                           const rg_array *indices, const rg_array *updates, rg_flow *y)
+{
+    rg_array from, nothing = *updates, *made = NULL;
+    const rg_array *inputs[3] = { &from, indices, all == 0 ? updates : &nothing };
+    int64_t dims[RG_MAX_RANK];
+    rg_flow_dims(x, 0, dims);
+    RG_TRY(rg_array_create(m, updates->type, rg_flow_rank(x), dims, true, &from));
+    from.data[0].f = all;
+    RG_TRY(rg_array_create(m, updates->type, updates->rank, updates->dims, true, &nothing));
+    nothing.data[0].f = 0;
+    RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *made, &made));
+    RG_TRY(rg_fold_scatter(m, node, inputs, made));
+    return rg_import_constant(m, made, x->order, y);
+}
+
+/* By constants: x where nothing is scattered, and what is scattered elsewhere. */
+rg_status rg_convert_scatter(rg_import *m, const rg_proto_node *node)
+{
+    rg_known *known[3];
+    const rg_array *indices = NULL, *updates = NULL;
+    rg_flow x, kept, put;
+    for (size_t i = 0; i < 3; i++) {
+        RG_TRY(rg_import_known(m, node, i, &known[i]));
+        RG_CHECK(i == 0 ||
+                     (rg_known_is_constant(known[i]) && known[i]->array[0] == known[i]->array[1]),
+                 RG_UNSUPPORTED, "indices and updates that are no constants are not covered");
+    }
+    RG_CHECK(!rg_type_is_integer(known[2]->type) &&
+                 memcmp(known[0]->shape[0].dims, known[0]->shape[1].dims,
+                        sizeof(int64_t) * (size_t)known[0]->shape[0].rank) == 0,
+             RG_UNSUPPORTED,
+             "values of another type, or of the size of the batch, are not covered");
+    RG_TRY(rg_known_array(m, known[1], 0, &indices));
+    RG_TRY(rg_known_array(m, known[2], 0, &updates));
+    RG_TRY(rg_import_any(m, node, 0, &x));
+    RG_TRY(scattered(m, node, &x, 1, indices, updates, &kept));
+    RG_TRY(scattered(m, node, &x, 0, indices, updates, &put));
+    RG_TRY(rg_flow_arithmetic(m, RG_ARITHMETIC_MASK, &x, &kept, &x));
+    RG_TRY(rg_flow_arithmetic(m, RG_ARITHMETIC_ADD, &x, &put, &x));
+    return rg_import_define(m, node, 0, &x);
+}
