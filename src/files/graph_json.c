@@ -248,12 +248,15 @@ static void write_marks(rg_text *to, const rg_graph *graph)
     }
     rg_text_add(to, "]");
     first = true;
-    begin_list(to, "stops");
-    for (size_t i = 0; i < graph->values_count; i++) {
-        if (!graph->values[i]->stops || graph->values[i]->kind == RG_VALUE_CONSTANT)
+    begin_list(to, "stops"); /* outputs of nodes last, as a graph that is read has them */
+    for (size_t i = 0; i < 2 * graph->values_count; i++) {
+        const rg_value *value = graph->values[i % graph->values_count];
+        const bool is_output = value->kind == RG_VALUE_OUTPUT;
+        if (!value->stops || value->kind == RG_VALUE_CONSTANT ||
+            is_output != (i >= graph->values_count))
             continue;
         begin_entry(to, &first);
-        write_value(to, graph->values[i]);
+        write_value(to, value);
     }
     rg_text_add(to, "]");
     first = true;

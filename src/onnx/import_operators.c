@@ -95,6 +95,7 @@ static const rg_importer operators[] = {
     { "Size", "", 1, 1, rg_convert_shape, NULL },
     { "Gather", "axis", 2, 2, rg_convert_gather, rg_fold_gather },
     { "ScatterND", "reduction", 3, 3, rg_convert_scatter, rg_fold_scatter },
+    { "NonZero", "", 1, 1, NULL, rg_fold_non_zero },
     { "Trilu", "upper", 1, 2, NULL, rg_fold_trilu },
     { "Range", "", 3, 3, NULL, rg_fold_range },
     { "Reshape", "allowzero", 2, 2, rg_convert_reshape, rg_fold_reshape },

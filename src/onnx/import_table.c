@@ -30,6 +30,8 @@ static rg_status take_attributes(rg_import *m, const rg_proto_node *node, given 
         rg_attribute *to = &g->attributes[g->count++];
         double *numbers = NULL;
         *to = (rg_attribute){ .name = a->name, .count = 1 };
+        if (strcmp(node->type, "Pad") == 0 && strcmp(a->name, "value") == 0)
+            to->name = "constant_value"; /* as operator sets before 11 call it */
         switch (a->type) {
         case RG_PROTO_INT:
             to->ints = &a->i;
