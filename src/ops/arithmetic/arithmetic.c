@@ -225,6 +225,12 @@ static rg_status forward(rg_call *call)
                          .kernel = kernels[desc->kind],
                          RG_ARGS(args) };
     args.sweep = sweep_of(wide, 3, &launch);
+    if (call->commands->queue->device->backend == &rg_backend_cpu)
+        args.period = rg_sweep_join_repeats(&args.sweep, 3, 1, RG_ARITHMETIC_PERIOD);
+    if (args.period > 0) {
+        launch.units = rg_sweep_units(&args.sweep);
+        launch.grain = 1;
+    }
     args.stream = rg_call_streams(call, bytes_of(call->y[0]));
     launch.bytes = bytes_of(call->x[0]) + bytes_of(call->x[1]) + bytes_of(call->y[0]);
     return rg_record(call, &launch);

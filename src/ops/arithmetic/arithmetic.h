@@ -44,10 +44,14 @@ typedef struct rg_arithmetic_numbers {
     bool mask;    /* in place of a maximum */
 } rg_arithmetic_numbers;
 
+/* Elements of a row of b, at most, that a CPU repeats. */
+enum { RG_ARITHMETIC_PERIOD = 1024 };
+
 typedef struct rg_arithmetic_args {
     const void *a, *b;
     void *y;
     rg_sweep sweep; /* tensors a, b, y */
+    int64_t period; /* on a CPU: elements of b that are repeated along a row; 0: none */
     rg_arithmetic_numbers numbers;
     bool stream; /* y goes past the cache */
 } rg_arithmetic_args;

@@ -28,6 +28,23 @@ RG_INLINE void forward_row(const kind K, const constants *k, const operand *a, c
     }
 }
 
+/* A row along which b is repeated: some periods of b are made, as many as a piece of the loop. */
+RG_INLINE void forward_repeated(const kind K, const constants *k, const rg_arithmetic_args *args,
+                                const int64_t offset[3], int64_t count, const rg_dtype T)
+{
+    char periods[2 * RG_ARITHMETIC_PERIOD * sizeof(real)];
+    const int64_t element = vbytes(T) / VLEN, most = 2 * RG_ARITHMETIC_PERIOD / args->period;
+    const int64_t made = least(most * args->period, count);
+    for (int64_t i = 0; i < made; i += args->period)
+        memcpy(periods + i * element, at(args->b, offset[1], T), (size_t)(args->period * element));
+    const operand b = operand_at(periods, 1, T);
+    for (int64_t i = 0; i < count; i += made) {
+        const operand a = operand_at(at(args->a, offset[0] + i, T), 1, T);
+        const result y = { at_out(args->y, offset[2] + i, T), 1, false, args->stream };
+        forward_row(K, k, &a, &b, y, least(made, count - i), T);
+    }
+}
+
 RG_INLINE void forward(const kind K, const rg_arithmetic_args *args, int64_t begin, int64_t end,
                        const rg_dtype T)
 {
@@ -36,6 +53,10 @@ RG_INLINE void forward(const kind K, const rg_arithmetic_args *args, int64_t beg
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t offset[3];
         const int64_t count = rg_sweep_piece(s, 3, unit, offset);
+        if (args->period > 0) {
+            forward_repeated(K, &k, args, offset, count, T);
+            continue;
+        }
         const operand a = operand_at(at(args->a, offset[0], T), s->step[0], T);
         const operand b = operand_at(at(args->b, offset[1], T), s->step[1], T);
         const result y = { at_out(args->y, offset[2], T), s->step[2], false, args->stream };

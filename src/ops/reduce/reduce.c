@@ -308,25 +308,6 @@ static rg_status forward(rg_call *call)
 
 /* ---- gradient ---- */
 
-/* Joins the rows of dx that become the same row of dy, if there are any and they are contiguous:
- * then a unit is a number of whole rows. */
-static bool join_repeats(rg_reduce_gradient_args *args)
-{
-    enum { PIECE = 32768 };
-    rg_sweep *s = &args->sweep;
-    const int32_t last = s->outer.rank - 1;
-    if (args->add || last < 0 || s->length > RG_REPEAT_MAX || !s->dense ||
-        s->outer.strides[0][last] != s->length || s->outer.strides[1][last] != 0)
-        return false;
-    int64_t step[RG_WALK_TENSORS];
-    args->period = s->length;
-    s->length *= rg_walk_take_inner(&s->outer, 2, step);
-    s->piece = PIECE / args->period * args->period;
-    s->pieces = rg_ceil_div(s->length, s->piece);
-    s->step[1] = 0;
-    return true;
-}
-
 /* dx from dy, and from the numbers of the winners unless these are NULL. */
 static rg_status spread(rg_call *call, const rg_tensor *winners)
 {
@@ -347,14 +328,14 @@ static rg_status spread(rg_call *call, const rg_tensor *winners)
     const int64_t bytes = rg_shape_count(&dx->desc) * (int64_t)rg_dtype_size(dx->desc.dtype);
     /* Nothing large is read beside dx, so the cache holds three times as much of it. */
     args.stream = !args.add && rg_call_streams(call, winners != NULL ? bytes : bytes / 3);
-    const bool repeats = winners == NULL && rg_call_finds(call, RG_REDUCE_REPEAT, dx->desc.dtype) &&
-                         join_repeats(&args);
+    if (winners == NULL && !args.add && rg_call_finds(call, RG_REDUCE_REPEAT, dx->desc.dtype))
+        args.period = rg_sweep_join_repeats(&args.sweep, 2, 1, RG_REPEAT_MAX);
     const int64_t length = args.sweep.length, piece = args.sweep.piece;
     const rg_launch launch = { .tensors = { RG_BIND(args, dy, dy), RG_BIND(args, dx, dx),
                                             RG_BIND(args, winners, winners) },
-                               .kernel = winners != NULL ? RG_REDUCE_AWARD
-                                         : repeats       ? RG_REDUCE_REPEAT
-                                                         : RG_REDUCE_SPREAD,
+                               .kernel = winners != NULL   ? RG_REDUCE_AWARD
+                                         : args.period > 0 ? RG_REDUCE_REPEAT
+                                                           : RG_REDUCE_SPREAD,
                                .dtype = dx->desc.dtype,
                                RG_ARGS(args),
                                .units = rg_sweep_units(&args.sweep),
