@@ -63,10 +63,14 @@ RG_INLINE sums sum_plane(const void *dy, const void *x, int64_t first, int64_t c
 }
 
 /* dx = p dy + q (x - mean) + r */
+typedef struct combination {
+    real p, q, r, mean;
+} combination;
+
 RG_INLINE void combine(void *dx, const void *dy, const void *x, int64_t first, int64_t count,
-                       real p, real q, real r, real mean, const rg_dtype T)
+                       combination of, const rg_dtype T)
 {
-    const vreal vp = vset(p), vq = vset(q), vr = vset(r), vm = vset(mean);
+    const vreal vp = vset(of.p), vq = vset(of.q), vr = vset(of.r), vm = vset(of.mean);
     int64_t i = 0;
     for (; i + VLEN <= count; i += VLEN) {
         const vreal d = vload(dy, first + i, VLEN, T), e = vload(x, first + i, VLEN, T) - vm;
@@ -100,10 +104,10 @@ RG_INLINE void batch_norm(const rg_ort_batch_norm_args *k, int64_t begin, int64_
             store_one(k->dscale, c, T, (real)(s.dy_x * inverse));
         if (k->dbias != NULL)
             store_one(k->dbias, c, T, (real)s.dy);
-        const real q = (real)(-scale * s.dy_x * inverse * inverse / count);
+        const combination of = { (real)scale, (real)(-scale * s.dy_x * inverse * inverse / count),
+                                 (real)(-scale * s.dy / count), mean };
         for (int64_t n = k->images - 1; k->dx != NULL && n >= 0; n--) /* the last is in the cache */
-            combine(k->dx, k->dy, k->x, (n * k->channels + c) * k->pixels, k->pixels, (real)scale,
-                    q, (real)(-scale * s.dy / count), mean, T);
+            combine(k->dx, k->dy, k->x, (n * k->channels + c) * k->pixels, k->pixels, of, T);
     }
 }
 RG_KERNEL(batch_norm, rg_ort_batch_norm_args)
