@@ -331,7 +331,7 @@ class BadWords(Case):
             (("--dtype", "i32"), "i32"),
             (("--threads", "5000"), "threads"),
             (("--wibble",), "wibble"),
-            (("wibble",), "wibble"),
+            (("wibble", "wobble"), "unexpected argument"),
             (("--device", "tpu"), "tpu"),
             (("--device", "cuda:99999999999999999999"), "a number from 0 to 4096 must follow"),
             (("--warmup", "9223372036854775807"), "between 0 and 4611686018427387904"),
@@ -339,6 +339,8 @@ class BadWords(Case):
             (("--accumulate", "99999"), "--accumulate is 99999; it can be at most"),
         ):
             self.refuses(*self.small("--out", self.path("out")), *words, says=says, status=2)
+        # One word is the file of a model.
+        self.refuses(*self.small("--out", self.path("out")), "wibble", says="wibble: cannot be opened")
         self.assertFalse(os.path.exists(self.path("out")))
         output, _ = run("train", "--help")
         self.assertIn("--resume", output)
