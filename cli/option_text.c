@@ -25,6 +25,12 @@ static void value_text(const rg_option *option, char *text, size_t capacity)
         snprintf(text, capacity, "%d", *(const bool *)option->value);
 }
 
+static bool not_given(const rg_option *option)
+{
+    return (option->type == RG_OPTION_REAL && *(const double *)option->value < 0) ||
+           (option->type == RG_OPTION_COUNT && *(const int64_t *)option->value < 0);
+}
+
 char *rg_options_text(const rg_option *table)
 {
     char *text = NULL;
@@ -34,8 +40,8 @@ char *rg_options_text(const rg_option *table)
         return NULL;
     for (const rg_option *option = table; option->name != NULL; option++) {
         char value[4096];
-        if (option->type == RG_OPTION_REAL && *(double *)option->value < 0)
-            continue; /* not given */
+        if (not_given(option))
+            continue;
         value_text(option, value, sizeof value);
         fprintf(to, "%s=%s\n", option->name, value);
     }
