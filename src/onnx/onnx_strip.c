@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Models without their weights: all that the graph of a network follows from. */
-#include "onnx/onnx_train.h"
+#include "onnx/onnx_write.h"
 
 #include <string.h>
 
@@ -41,13 +41,49 @@ static rg_status write_external(rg_writer *writer, const rg_onnx *model,
     return RG_OK;
 }
 
+/* A tensor with as many channels as the new head has. */
+static rg_proto_tensor tensor_of_head(const rg_proto_tensor *tensor, int32_t axis, int64_t classes)
+{
+    rg_proto_tensor changed = *tensor;
+    changed.dims[axis] = classes;
+    return changed;
+}
+
 /* A tensor of the new head: other dimensions, no elements. */
 static void write_head(rg_writer *writer, const rg_proto_tensor *tensor, int32_t axis,
                        int64_t classes)
 {
-    rg_proto_tensor changed = *tensor;
-    changed.dims[axis] = classes;
+    const rg_proto_tensor changed = tensor_of_head(tensor, axis, classes);
     write_tensor(writer, &changed, tensor->name, NULL, 0);
+}
+
+/* Whether a ValueInfoProto, its name 1, is called so. */
+static bool is_called(rg_message message, const char *name)
+{
+    rg_message_field field;
+    rg_status failed = RG_OK;
+    while (rg_message_next(&message, &field, &failed)) {
+        if (field.number == 1 && rg_message_size(&field.bytes) == strlen(name) &&
+            memcmp(field.bytes.at, name, strlen(name)) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* An input; older files list initializers there, too, and so those of the head. */
+static void write_input(rg_writer *writer, rg_message message, const rg_onnx_head *head,
+                        int64_t classes)
+{
+    const rg_proto_tensor *const tensors[] = { head->w, head->b };
+    const int32_t axes[] = { head->w_axis, head->b_axis };
+    for (int i = 0; i < 2; i++) {
+        if (tensors[i] == NULL || !is_called(message, tensors[i]->name))
+            continue;
+        const rg_proto_tensor changed = tensor_of_head(tensors[i], axes[i], classes);
+        rg_proto_write_port(writer, 11, changed.name, changed.type, changed.rank, changed.dims);
+        return;
+    }
+    rg_write_bytes(writer, 11, message.at, rg_message_size(&message));
 }
 
 static rg_status write_initializer(rg_writer *writer, const rg_onnx *model,
@@ -124,11 +160,17 @@ static rg_status write_graph(rg_writer *writer, const rg_onnx *model, const rg_o
     while (rg_message_next(&message, &field, &failed)) {
         if (field.number == 12 && head->w != NULL && outputs++ == 0)
             write_output(writer, &model->outputs[0], head->classes, classes);
-        else if (field.number == 2 || field.number == 11 || field.number == 12)
+        else if (field.number == 11)
+            write_input(writer, field.bytes, head, classes);
+        else if (field.number == 2 || field.number == 12)
             rg_write_bytes(writer, field.number, field.bytes.at, rg_message_size(&field.bytes));
     }
     return failed;
 }
+
+/* The first ir_version with initializers that are no inputs. Constants become such ones, as mean
+ * and deviation do where a checkpoint is exported. */
+enum { FREE_INITIALIZERS = 4 };
 
 /* ModelProto: ir_version 1, graph 7, opset_import 8. */
 rg_status rg_onnx_strip(const rg_onnx *model, int64_t classes, rg_writer *writer)
@@ -140,7 +182,9 @@ rg_status rg_onnx_strip(const rg_onnx *model, int64_t classes, rg_writer *writer
                            (const uint8_t *)model->file.data + model->file.size };
     rg_message_field field;
     rg_status failed = RG_OK;
-    rg_write_varint(writer, 1, (uint64_t)model->ir_version);
+    rg_write_varint(
+        writer, 1,
+        (uint64_t)(model->ir_version > FREE_INITIALIZERS ? model->ir_version : FREE_INITIALIZERS));
     while (rg_message_next(&message, &field, &failed)) {
         if (field.number == 8)
             rg_write_bytes(writer, 8, field.bytes.at, rg_message_size(&field.bytes));
