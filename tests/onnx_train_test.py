@@ -255,6 +255,23 @@ def test_tuning(folder):
     assert tensors_of(folder / "text/checkpoint.safetensors")["bn.mean"] == bytes(4)
 
 
+def test_end(folder):
+    """A softmax is left out also before a change of shape, but not one of another dimension."""
+    data = write_data(folder / "data")
+    ends = {"behind": [node("Flatten", ["g"], ["f"]), node("Softmax", ["f"], ["y"])],
+            "before": [node("Softmax", ["g"], ["s"], axis=1), node("Flatten", ["s"], ["y"])],
+            "batch": [node("Flatten", ["g"], ["f"]), node("Softmax", ["f"], ["y"], axis=0)]}
+    weights = {}
+    for name, nodes in ends.items():
+        (folder / f"{name}.onnx").write_bytes(model(
+            [node("Conv", ["x", "w", "b"], ["c"]), node("GlobalAveragePool", ["c"], ["g"]), *nodes],
+            [port("x", ["N", 1, 8, 8])], [port("y", ["N", 3])],
+            [tensor("w", [3, 1, 3, 3], [(i % 7 - 3) / 8 for i in range(27)]), tensor("b", [3], [0.0] * 3)]))
+        succeed(folder, "train", f"{name}.onnx", "--data", data, "--epochs", 1, "--batch", 16, "--out", name)
+        weights[name] = tensors_of(folder / name / "checkpoint.safetensors")["w"]
+    assert weights["before"] == weights["behind"] != weights["batch"]
+
+
 def test_bad_tuning(folder):
     data = write_data(folder / "data")
     (folder / "model.onnx").write_bytes(classifier())

@@ -173,6 +173,9 @@ rg_status rg_import_image_source(rg_import *m, rg_known *known, rg_dtype dtype);
 rg_status rg_import_image_output(rg_import *m, rg_flow *flow);
 /* Whether a parameter keeps its value while training. */
 bool rg_import_is_frozen(const rg_import *m, const char *name);
+/* Whether a Softmax, LogSoftmax or Sigmoid that changes of shape follow is one that the loss
+ * applies itself. */
+bool rg_import_is_left_out(const rg_import *m, const rg_proto_node *node);
 
 /* A name that no file has. */
 rg_status rg_import_name(rg_import *m, const char **name);

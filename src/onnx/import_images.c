@@ -87,12 +87,77 @@ rg_status rg_import_image_source(rg_import *m, rg_known *known, rg_dtype dtype)
 
 /* ---- the output ---- */
 
+/* Whether changes of shape, at least one, are all that follows the node before the first output. */
+static bool is_reshaped_to_output(const rg_onnx *model, const rg_proto_node *node)
+{
+    static const char *const types[] = { "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Identity" };
+    enum { MOST_STEPS = 16, TYPES = sizeof types / sizeof types[0] };
+    const char *name = model->output_count > 0 ? model->outputs[0].name : "";
+    for (int step = 0; step < MOST_STEPS; step++) {
+        const rg_proto_node *maker = rg_onnx_maker(model, name);
+        size_t i = 0;
+        if (maker == node)
+            return step > 0;
+        while (maker != NULL && i < TYPES && strcmp(types[i], maker->type) != 0)
+            i++;
+        if (maker == NULL || i == TYPES || maker->input_count == 0)
+            return false;
+        name = maker->inputs[0];
+    }
+    return false;
+}
+
+/* Whether a softmax has all elements of an image in one group. */
+static bool spans_image(const rg_import *m, const rg_proto_node *node)
+{
+    const rg_known *known = rg_names_find(&m->names, node->inputs[0]);
+    const bool old = m->model->opset < 13;
+    int64_t axis = old ? 1 : -1;
+    int32_t along;
+    if (known == NULL || rg_attribute_int(node, "axis", &axis) != RG_OK ||
+        rg_axis("attribute 'axis'", axis, known->shape[0].rank, &along) != RG_OK || along == 0)
+        return false;
+    for (int32_t d = 1; d < known->shape[0].rank; d++) {
+        if (known->shape[0].dims[d] > 1 && d != along && !(old && d > along))
+            return false;
+    }
+    return true;
+}
+
+bool rg_import_is_left_out(const rg_import *m, const rg_proto_node *node)
+{
+    const rg_onnx_images *images = m->for_images;
+    if (images == NULL)
+        return false;
+    const bool softmax = images->without_softmax && (strcmp(node->type, "Softmax") == 0 ||
+                                                     strcmp(node->type, "LogSoftmax") == 0);
+    const bool sigmoid = images->without_sigmoid && strcmp(node->type, "Sigmoid") == 0;
+    return (softmax || sigmoid) && is_reshaped_to_output(m->model, node) &&
+           (sigmoid || spans_image(m, node));
+}
+
+/* Whether the node is a softmax over the channels of its output, which the file has as dimension 1;
+ * or over all of an image. */
+static bool is_softmax_of_channels(const rg_node *node, const rg_flow *flow)
+{
+    if (node == NULL || strcmp(rg_node_op(node), "softmax") != 0)
+        return false;
+    const rg_softmax_desc *desc = node->desc;
+    const int32_t rank = rg_flow_rank(flow);
+    const int64_t axis = desc->axis < 0 ? desc->axis + rank : desc->axis;
+    bool alone = true; /* the group is all of an image */
+    for (int32_t d = 0; d < rank; d++)
+        alone &= flow->order[d] == 0 || d == axis || (desc->flatten && d > axis) ||
+                 flow->shape[0].dims[d] == 1;
+    return flow->order[axis] != 0 && (alone || (flow->order[axis] == 1 && !desc->flatten));
+}
+
 rg_status rg_import_image_output(rg_import *m, rg_flow *flow)
 {
     const rg_onnx_images *images = m->for_images;
     int32_t order[RG_MAX_RANK];
     const rg_node *node = rg_value_node(flow->value);
-    const bool softmax = node != NULL && strcmp(rg_node_op(node), "softmax") == 0;
+    const bool softmax = is_softmax_of_channels(node, flow);
     const bool sigmoid = node != NULL && strcmp(rg_node_op(node), "neuron") == 0 &&
                          ((const rg_neuron_desc *)node->desc)->kind == RG_NEURON_SIGMOID;
     if ((softmax && images->without_softmax) || (sigmoid && images->without_sigmoid))

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static const rg_proto_node *maker_of(const rg_onnx *model, const char *name)
+const rg_proto_node *rg_onnx_maker(const rg_onnx *model, const char *name)
 {
     for (size_t i = 0; i < model->node_count; i++) {
         for (size_t k = 0; k < model->nodes[i].output_count; k++) {
@@ -101,7 +101,7 @@ rg_status rg_onnx_find_head(const rg_onnx *model, rg_onnx_head *head)
     const char *name = model->output_count > 0 ? model->outputs[0].name : "";
     *head = (rg_onnx_head){ .w = NULL };
     for (int step = 0; step < MOST_STEPS; step++) {
-        const rg_proto_node *node = maker_of(model, name);
+        const rg_proto_node *node = rg_onnx_maker(model, name);
         RG_CHECK(node != NULL, RG_UNSUPPORTED,
                  "there is no last layer to replace: no node makes '%.80s'", name);
         if (strcmp(node->type, "Gemm") == 0 || strcmp(node->type, "MatMul") == 0 ||

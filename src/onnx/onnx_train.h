@@ -18,6 +18,8 @@ typedef struct rg_onnx_head {
     int64_t classes;
 } rg_onnx_head;
 rg_status rg_onnx_find_head(const rg_onnx *model, rg_onnx_head *head);
+/* The node that makes a value; NULL if none does. */
+const rg_proto_node *rg_onnx_maker(const rg_onnx *model, const char *name);
 
 /* Writes a model without the elements of tensors of more than 64 floating-point numbers, texts for
  * people, and shapes of values that nodes make. `classes` above 0: with a last layer of so many
