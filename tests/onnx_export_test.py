@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from onnx_made import external, model, network, node, port, tensor
+from onnx_made import classifier, external, model, network, node, port, tensor
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 
@@ -413,6 +413,12 @@ def test_trained(folder, np, onnx, runtime):
     onnx.checker.check_model(onnx.load(folder / "headed.onnx"), full_check=True)
     assert runtime.InferenceSession(str(folder / "headed.onnx")).get_outputs()[0].shape[1] == 3
     agrees(folder, np, runtime.InferenceSession(str(folder / "headed.onnx")), images, "images", run="headed")
+    (folder / "softmax.onnx").write_bytes(classifier(12, 3))
+    succeed("train", folder / "softmax.onnx", *train, "--out", folder / "softmax")
+    for options in ([], ["--opset", 21]):  # the softmax that training leaves out is part of the file
+        succeed("export", folder / "softmax", *options, "-o", folder / "whole.onnx")
+        y = runtime.InferenceSession(str(folder / "whole.onnx")).run(None, {"x": np.ones((2, 3, 12, 12), np.float32)})[0]
+        np.testing.assert_allclose(y.sum(1), 1, atol=1e-5)
 
     succeed("export", folder / "run", "--raw-input", "-o", folder / "raw.onnx")
     raw = onnx.load(folder / "raw.onnx")

@@ -65,6 +65,11 @@ rg_status rg_model_write_onnx(const rg_model *model, const rg_network_desc *netw
     options.logits_only = !request.gradients;
     if (request.name == NULL)
         request.name = model->name;
+    if (model->onnx != NULL && !request.gradients && !request.probabilities) {
+        options.has_loss =
+            true; /* one that leaves out no softmax: the output is that of the file */
+        options.loss = RG_LOSS_MEAN_SQUARED;
+    }
     RG_TRY(rg_network_create(model, &options, &made));
     const rg_status status = write_network(&made, &options, plan, request, weights, path);
     rg_network_destroy(&made);
