@@ -250,6 +250,12 @@ def test_tuning(folder):
          node("Flatten", ["g"], ["f"]), node("Softmax", ["f"], ["y"])], [port("x", ["N", 1, 8, 8])], [port("y", ["N", 5])],
         [tensor("w", [5, 1, 1, 1], [0.5] * 5), tensor("b", [5], [0.0] * 5)]))
     succeed(folder, "train", "convolution.onnx", *options, "--head", "auto", "--out", "convolution")
+    (folder / "added.onnx").write_bytes(model(
+        [node("Conv", ["x", "w"], ["c"]), node("Add", ["c", "b"], ["z"]), node("Flatten", ["z"], ["y"])],
+        [port("x", ["N", 1, 8, 8])], [port("y", ["N", 1])],
+        [tensor("w", [1, 1, 8, 8], [0.5] * 64), tensor("b", [1, 1, 1, 1], [0.0])]))
+    succeed(folder, "train", "added.onnx", *options, "--head", "auto", "--out", "added")
+    assert shapes_of(folder / "added/checkpoint.safetensors")["b"] in ([1, 3, 1, 1], [1, 1, 1, 3])
     (folder / "text.txt").write_text("bn: batch_norm\nfc: dense classes\n")
     succeed(folder, "train", "text.txt", *options, "--freeze", "bn.*", "--out", "text")
     assert tensors_of(folder / "text/checkpoint.safetensors")["bn.mean"] == bytes(4)
@@ -284,7 +290,12 @@ def test_bad_tuning(folder):
                            (["--head", 4], ["4", "3 classes"]), (["--normalize", "imagenet"], ["3 channels"]),
                            (["--normalize", "some"], ["normalize"]), (["--freeze", "x" * 2000], ["longer"])):
         refuse(folder, words, "model.onnx", "--data", data, *options)
-    refuse(folder, ["no last layer", "Mul"], "sum.onnx", "--data", data, "--head", "auto")
+    refuse(folder, ["no last layer", "'y' (Mul)"], "sum.onnx", "--data", data, "--head", "auto")
+    (folder / "shared.onnx").write_bytes(model(
+        [node("Flatten", ["x"], ["f"]), node("MatMul", ["f", "v"], ["g"]), node("Add", ["g", "b"], ["h"]),
+         node("MatMul", ["h", "w"], ["z"]), node("Add", ["z", "b"], ["y"])], [port("x", ["N", 1, 8, 8])], [port("y", ["N", 3])],
+        [tensor("v", [64, 3], [0.5] * 192), tensor("w", [3, 3], [0.5] * 9), tensor("b", [3], [0.0] * 3)]))
+    refuse(folder, ["'b' is shared"], "shared.onnx", "--data", data, "--head", 3)
 
 
 def test_refused(folder):

@@ -150,8 +150,8 @@ static rg_status convert_node(rg_import *m, const rg_proto_node *node)
         return RG_OK;
     rg_status status = RG_UNSUPPORTED;
     if (op->convert != NULL)
-        status = rg_import_is_left_out(m, node) ? rg_convert_identity(m, node)
-                                                : op->convert(m, node);
+        status =
+            rg_import_is_left_out(m, node) ? rg_convert_identity(m, node) : op->convert(m, node);
     else
         rg_fail(status, "of values that are no constants");
     if (status == RG_UNSUPPORTED && rg_graph_status(m->graph) == RG_OK)

@@ -16,6 +16,12 @@ const rg_proto_node *rg_onnx_maker(const rg_onnx *model, const char *name)
     return NULL;
 }
 
+/* What errors call a node that may have no name: its first output, as elsewhere. */
+static const char *name_of(const rg_proto_node *node)
+{
+    return node->name[0] != 0 || node->output_count == 0 ? node->name : node->outputs[0];
+}
+
 static const rg_proto_tensor *initializer_of(const rg_onnx *model, const char *name)
 {
     for (size_t i = 0; i < model->initializer_count; i++) {
@@ -50,14 +56,19 @@ static bool passes(const char *type)
     return false;
 }
 
-static rg_status take_bias(const rg_proto_tensor *bias, rg_onnx_head *head)
+static rg_status take_bias(const rg_onnx *model, const rg_proto_tensor *bias, rg_onnx_head *head)
 {
     head->b = bias;
     head->b_axis = bias->rank - 1;
-    for (int32_t d = 0; d < bias->rank; d++) {
+    for (int32_t d = 0; d < bias->rank && head->classes > 1; d++) {
         if (bias->dims[d] == head->classes)
             head->b_axis = d;
     }
+    if (head->classes == 1 &&
+        bias->rank >= head->w->rank - 1) /* behind are those of pixels alone */
+        head->b_axis = bias->rank - (head->w->rank - 1);
+    RG_CHECK(readers_of(model, bias->name) == 1, RG_UNSUPPORTED,
+             "the last layer cannot be replaced: its bias '%.80s' is shared", bias->name);
     RG_CHECK(bias->rank > 0 && bias->count == head->classes, RG_UNSUPPORTED,
              "the last layer cannot be replaced: its bias '%.80s' has %lld elements for %lld "
              "channels",
@@ -70,7 +81,7 @@ static rg_status take_weights(const rg_onnx *model, const rg_proto_node *node,
 {
     const bool gemm = strcmp(node->type, "Gemm") == 0, conv = strcmp(node->type, "Conv") == 0;
     int64_t out_first = conv, group = 1;
-    RG_CHECK(node->input_count >= 2, RG_MALFORMED, "node '%.80s' has no weights", node->name);
+    RG_CHECK(node->input_count >= 2, RG_MALFORMED, "node '%.80s' has no weights", name_of(node));
     head->w = initializer_of(model, node->inputs[1]);
     if (gemm)
         RG_TRY(rg_attribute_int(node, "transB", &out_first));
@@ -81,17 +92,21 @@ static rg_status take_weights(const rg_onnx *model, const rg_proto_node *node,
              RG_UNSUPPORTED,
              "the last layer, node '%.80s' (%.40s), cannot be replaced: its weights are computed, "
              "shared or grouped",
-             node->name, node->type);
+             name_of(node), node->type);
     head->w_axis = out_first != 0 ? 0 : 1;
     head->classes = head->w->dims[head->w_axis];
-    if (bias == NULL && node->input_count > 2 && node->inputs[2][0] != 0) {
+    if (node->input_count > 2 && node->inputs[2][0] != 0) {
+        RG_CHECK(bias == NULL, RG_UNSUPPORTED,
+                 "the last layer cannot be replaced: node '%.80s' has a bias, and another one is "
+                 "added",
+                 name_of(node));
         bias = initializer_of(model, node->inputs[2]);
         RG_CHECK(
             bias != NULL && readers_of(model, node->inputs[2]) == 1, RG_UNSUPPORTED,
             "the last layer cannot be replaced: the bias of node '%.80s' is computed or shared",
-            node->name);
+            name_of(node));
     }
-    return bias != NULL ? take_bias(bias, head) : RG_OK;
+    return bias != NULL ? take_bias(model, bias, head) : RG_OK;
 }
 
 rg_status rg_onnx_find_head(const rg_onnx *model, rg_onnx_head *head)
@@ -115,7 +130,7 @@ rg_status rg_onnx_find_head(const rg_onnx *model, rg_onnx_head *head)
         RG_CHECK((passes(node->type) || biased) && node->input_count > 0, RG_UNSUPPORTED,
                  "there is no last layer to replace: the network ends with node '%.80s' (%.40s), "
                  "behind no Gemm, MatMul or Conv",
-                 node->name, node->type);
+                 name_of(node), node->type);
         bias = biased ? (added[0] != NULL ? added[0] : added[1]) : bias;
         name = node->inputs[biased && added[0] != NULL ? 1 : 0];
     }
