@@ -6,6 +6,7 @@
 
 #include <retrograde/files.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,11 +25,34 @@ static bool ends_with(const char *text, const char *end)
     return length >= size && strcmp(text + length - size, end) == 0;
 }
 
+/* Every file must be that of an input. Initializers cannot be given, also where the file lists them
+ * among its inputs. */
+static rg_status check_names(const rg_run_network *run)
+{
+    for (int i = 0; i < run->inputs.count; i++) {
+        const char *name = run->inputs.files[i].name;
+        rg_onnx_port_info info = { .name = "" };
+        char text[256] = "";
+        bool found = false;
+        for (int32_t k = 0; k < rg_onnx_inputs(run->onnx) && !found; k++) {
+            const size_t length = strlen(text);
+            RG_PASS(rg_onnx_input(run->onnx, k, &info));
+            found = strcmp(info.name, name) == 0;
+            snprintf(text + length, sizeof text - length, "%s%s", k > 0 ? ", " : "", info.name);
+        }
+        if (!found)
+            return rg_fails(RG_INVALID_ARGUMENT, "%s has no input '%s'; its inputs are %s",
+                            run->path, name, text);
+    }
+    return RG_OK;
+}
+
 /* The shapes of the inputs are those of the files. */
 static rg_status open_onnx(rg_run_network *run)
 {
     rg_onnx_options options = rg_onnx_options_default();
     RG_PASS(rg_onnx_open(run->path, &run->onnx));
+    RG_PASS(check_names(run));
     const int32_t count = rg_onnx_inputs(run->onnx);
     rg_tensor_desc *shapes = calloc((size_t)count + 1, sizeof *shapes);
     rg_status status =

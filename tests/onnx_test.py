@@ -214,6 +214,7 @@ def test_bad(folder):
     nested = b""
     for _ in range(2000):  # subgraphs within subgraphs
         nested = field(6, field(1, field(4, "If") + field(5, field(1, "then_branch") + nested + field(20, 5))))
+    refuse(folder, one([node("Relu", ["x"], ["y"])]), ["no input 'z'", "x"], ["x=x.npy", "z=x.npy"])
     refuse(folder, one([node("If", ["x"], ["y"]) + field(5, field(1, "then_branch") + nested + field(20, 5))]), ["If"])
 
 
