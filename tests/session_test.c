@@ -178,6 +178,10 @@ static void test_bad_calls(void)
     EXPECT_OK(rg_model_open("mlp", &model));
     desc.network.dtype = RG_F16;
     EXPECT_FAILS(rg_session_create(device, model, &desc, &none), RG_INVALID_ARGUMENT, "f32 or f64");
+    desc = rg_session_desc_default();
+    desc.network.freeze = "nothing.*";
+    EXPECT_FAILS(rg_session_create(device, model, &desc, &none), RG_INVALID_ARGUMENT,
+                 "no parameter");
     EXPECT(none == NULL);
     desc = rg_session_desc_default();
     desc.rate = -1;

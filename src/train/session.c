@@ -8,6 +8,7 @@
 #include "core/shape.h"
 #include "runtime/objects.h"
 #include "train/model_onnx.h"
+#include "train/patterns.h"
 
 #include <retrograde/nodes.h>
 
@@ -81,6 +82,8 @@ static rg_status make_plans(rg_session *s)
     rg_network adding = { 0 };
     rg_graph *update;
     RG_TRY(make_gradients(s, false, &s->network));
+    if (s->freeze != NULL)
+        RG_TRY(rg_patterns_check_network(&s->network, s->freeze, ""));
     RG_TRY(rg_plan_create(s->device, s->network.graph, &options, &s->starting));
     RG_TRY(rg_network_start(&s->network, s->starting, s->desc.seed));
     options.share = s->starting;
