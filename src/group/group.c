@@ -19,6 +19,31 @@ rg_group_desc rg_group_desc_default(void)
     return (rg_group_desc){ .size = sizeof(rg_group_desc), .timeout = 5 };
 }
 
+/* ---- losing ---- */
+
+void rg_group_lose(rg_group *group, const char *sentence)
+{
+    pthread_mutex_lock(&group->lost_lock);
+    const bool is_first = !group->is_lost;
+    if (is_first) {
+        snprintf(group->lost_text, sizeof group->lost_text, "%s", sentence);
+        group->is_lost = true;
+    }
+    void (*const lost)(void *, const char *) = group->desc.lost;
+    pthread_mutex_unlock(&group->lost_lock);
+    if (is_first && lost != NULL)
+        lost(group->desc.context, group->lost_text);
+}
+
+/* The group is lost, but `lost` is not called: the caller knows. */
+static void lose_quietly(rg_group *group, const char *sentence)
+{
+    pthread_mutex_lock(&group->lost_lock);
+    group->desc.lost = NULL;
+    pthread_mutex_unlock(&group->lost_lock);
+    rg_group_lose(group, sentence);
+}
+
 /* ---- joining ---- */
 
 static rg_status check_desc(const rg_group_desc *desc, rg_group_desc *checked)
@@ -129,13 +154,17 @@ rg_status rg_group_create(const rg_group_desc *desc, rg_group **group)
     made->desc = checked;
     made->launcher = rg_launcher_find();
     pthread_mutex_init(&made->lost_lock, NULL);
+    *group = made; /* `lost` may ask for its rank */
     const rg_status status = make(made);
     if (status == RG_OK)
-        *group = made;
-    else if (!made->is_stuck) { /* otherwise its thread is still within MPI, and it stays */
-        rg_group_fail(made, rg_error_text()); /* nobody waits for the others */
-        rg_group_destroy(made);
+        return RG_OK;
+    *group = NULL;
+    if (made->is_stuck) { /* its thread is still within MPI, and it stays; but it joins no more */
+        lose_quietly(made, rg_error_text());
+        return status;
     }
+    rg_group_fail(made, rg_error_text()); /* nobody waits for the others */
+    rg_group_destroy(made);
     return status;
 }
 
@@ -165,26 +194,12 @@ void rg_group_destroy(rg_group *group)
     rg_release(allocator, group, sizeof *group);
 }
 
-void rg_group_lose(rg_group *group, const char *sentence)
-{
-    pthread_mutex_lock(&group->lost_lock);
-    const bool is_first = !group->is_lost;
-    if (is_first) {
-        snprintf(group->lost_text, sizeof group->lost_text, "%s", sentence);
-        group->is_lost = true;
-    }
-    pthread_mutex_unlock(&group->lost_lock);
-    if (is_first && group->desc.lost != NULL)
-        group->desc.lost(group->desc.context, group->lost_text);
-}
-
 void rg_group_fail(rg_group *group, const char *why)
 {
     if (group == NULL || group->is_lost)
         return;
+    lose_quietly(group, why != NULL ? why : ""); /* before others end because of it */
     rg_heartbeat_fail(group, why != NULL ? why : "");
-    group->desc.lost = NULL; /* the caller knows */
-    rg_group_lose(group, why != NULL ? why : "");
 }
 
 /* ---- queries ---- */

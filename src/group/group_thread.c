@@ -3,6 +3,7 @@
 /* The thread of a group, which runs all that calls MPI, one job after the other. */
 #include "group/group_parts.h"
 
+#include "backend/cpu/arithmetic_mode.h"
 #include "core/clock.h"
 #include "core/memory.h"
 
@@ -23,6 +24,7 @@ static void run_job(rg_group *group, rg_group_job *job)
 static void *thread_main(void *context)
 {
     rg_group *group = context;
+    (void)rg_arithmetic_plain(); /* sums round as those of kernels do */
     pthread_mutex_lock(&group->lock);
     while (!group->stop || group->first != NULL) {
         rg_group_job *job = group->first;

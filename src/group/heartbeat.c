@@ -30,11 +30,10 @@ static const double beat_seconds = 0.5;
 /* ---- sending ---- */
 
 /* Never waits: what a rank that hangs does not read is dropped. */
-static void send_to(rg_heartbeat *h, rg_connection *c, const rg_frame *frame)
+static void send_to(const rg_connection *c, const rg_frame *frame)
 {
     if (c->socket >= 0 && !c->is_over)
         (void)!send(c->socket, frame, sizeof *frame, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)h;
 }
 
 /* To all with a connection but rank `except`. */
@@ -43,9 +42,9 @@ static void send_all(rg_heartbeat *h, int32_t what, int32_t rank, const char *te
     rg_frame frame = { .word = what, .rank = rank };
     snprintf(frame.text, sizeof frame.text, "%s", text);
     pthread_mutex_lock(&h->lock);
-    for (int32_t i = 0; i < h->count; i++) {
+    for (int32_t i = 0; i < h->count && h->connections != NULL; i++) {
         if (h->connections[i].rank != except)
-            send_to(h, &h->connections[i], &frame);
+            send_to(&h->connections[i], &frame);
     }
     pthread_mutex_unlock(&h->lock);
 }
@@ -238,7 +237,7 @@ void rg_heartbeat_fail(rg_group *group, const char *why)
     char sentence[RG_GROUP_TEXT];
     snprintf(sentence, sizeof sentence, "rank %d on %s has failed: %s", group->rank, group->host,
              why);
-    if (group->heartbeat == NULL || group->is_lost)
+    if (group->heartbeat == NULL)
         return;
     send_all(group->heartbeat, FAIL, group->rank, sentence, -1);
     nanosleep(&moment, NULL);

@@ -65,6 +65,7 @@ rg_status rg_group_exchange(rg_group *group, int32_t to, const void *data, size_
                             int32_t from, void *result, size_t result_bytes)
 {
     const size_t most = bytes > result_bytes ? bytes : result_bytes;
+    RG_TRY(check_group(group)); /* messages of a group that is lost may still point to memory */
     for (size_t at = 0; at < most; at += PIECE) {
         const size_t out = piece_of(bytes, at), in = piece_of(result_bytes, at);
         rg_mpi_request sent, received;
