@@ -14,6 +14,7 @@ static void *const comm_world = (void *)0x101, *const byte = (void *)0x247,
 
 /* The functions, once a library is open: a process has one MPI. */
 static struct {
+    int (*abi_version)(int *major, int *minor);
     int (*init_thread)(int *argc, char ***argv, int required, int *provided);
     int (*set_errhandler)(void *comm, void *handler);
     int (*comm_rank)(void *comm, int *rank);
@@ -84,6 +85,7 @@ const rg_mpi_table *rg_mpi_abi_table(void *library)
         const char *name;
         void *to;
     } names[] = {
+        { "MPI_Abi_get_version", &mpi.abi_version },
         { "MPI_Init_thread", &mpi.init_thread },
         { "MPI_Comm_set_errhandler", &mpi.set_errhandler },
         { "MPI_Comm_rank", &mpi.comm_rank },
@@ -101,5 +103,6 @@ const rg_mpi_table *rg_mpi_abi_table(void *library)
             return NULL;
         memcpy(names[i].to, &found, sizeof found);
     }
-    return &table;
+    int major = -1, minor = -1; /* as a library with other constants says */
+    return mpi.abi_version(&major, &minor) == 0 && major == 1 ? &table : NULL;
 }
