@@ -5,7 +5,7 @@
  * refused. */
 #include "tests/test.h"
 
-#include <retrograde/group.h>
+#include <retrograde/trainer.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,6 +111,42 @@ static void test_info(void)
         printf("%d ranks, %s\n", size, info.engine);
 }
 
+static bool stop_at_once(void *context, const rg_trainer_progress *progress)
+{
+    (void)context;
+    (void)progress;
+    return false;
+}
+
+/* Training that was stopped on all ranks goes on with the next call. */
+static void test_stop(void)
+{
+    rg_trainer_desc desc = rg_trainer_desc_default();
+    rg_trainer_progress progress = { 0 };
+    rg_device *device = NULL;
+    rg_dataset *set = NULL;
+    rg_model *model = NULL;
+    rg_trainer *trainer = NULL;
+    desc.group = group;
+    desc.micro_batches = size;
+    desc.batch = 4L * size;
+    desc.epochs = 1;
+    EXPECT_OK(rg_device_create("cpu", NULL, &device));
+    EXPECT_OK(rg_dataset_glyphs(1, 5 * desc.batch, &set));
+    EXPECT_OK(rg_model_parse("stopped", "dense classes\n", &model));
+    EXPECT_OK(rg_trainer_create(device, model, set, &desc, &trainer));
+    EXPECT_OK(rg_trainer_train(trainer, 1, stop_at_once, NULL));
+    EXPECT_OK(rg_trainer_get_progress(trainer, &progress));
+    EXPECT(progress.finished == 0);
+    EXPECT_OK(rg_trainer_train(trainer, 1, NULL, NULL));
+    EXPECT_OK(rg_trainer_get_progress(trainer, &progress));
+    EXPECT(progress.finished == 1);
+    rg_trainer_destroy(trainer);
+    rg_model_destroy(model);
+    rg_dataset_destroy(set);
+    rg_device_destroy(device);
+}
+
 static void test_null(void)
 {
     rg_group_desc desc = rg_group_desc_default();
@@ -146,6 +182,7 @@ int main(void)
     test_messages();
     test_agreement();
     test_info();
+    test_stop();
     rg_group_destroy(group);
     return rg_test_report();
 }

@@ -450,6 +450,7 @@ rg_status rg_trainer_train(rg_trainer *trainer, int64_t epochs, rg_trainer_watch
              "rg_trainer_train: the trainer has the parameters of another checkpoint; see "
              "rg_trainer_resume");
     watcher w = { .t = trainer, .watch = watch, .context = context };
+    rg_stepper_ask_stop(trainer->stepper, false); /* an earlier call may have been stopped */
     for (; epochs > 0 && goes_on(&w) && trainer->state.epoch < trainer->desc.epochs; epochs--)
         RG_TRY(train_epoch(&w));
     return RG_OK;
