@@ -103,7 +103,8 @@ typedef struct rg_trainer_desc {
     /** The ranks that train together, each with its share of the micro-batches; their number is at
      *  most micro_batches. It must outlive the trainer. NULL (default): this process alone. All
      *  ranks create, resume, train and validate together; data, model, descriptor and version must
-     *  be the same, or creation is RG_INVALID_ARGUMENT on all of them. Checkpoints do not keep it,
+     *  be the same, or creation is RG_INVALID_ARGUMENT on all of them. A rank on which a function
+     *  fails calls rg_group_fail(): the others may wait for it. Checkpoints do not keep the group,
      *  and can be continued by any number of ranks with the same bits. */
     rg_group *group;
 } rg_trainer_desc;

@@ -141,6 +141,8 @@ rg_status rg_stepper_step(rg_stepper *t, const void *images, const void *labels,
         t->micro != NULL ? start_micro(t, t->plans[which], s) : start(t, t->plans[which], s);
     if (status != RG_OK) {
         drop_commands(s);
+        if (t->ranks > 1)
+            rg_stepper_give_up(t);
         return status;
     }
     t->batches++;

@@ -171,6 +171,12 @@ rg_status rg_stepper_reduce(rg_stepper *t, rg_step_slot *s)
     return rg_group_wait(t->options.group);
 }
 
+void rg_stepper_give_up(rg_stepper *t)
+{
+    rg_group_fail(t->options.group, rg_error_text());
+    (void)rg_group_wait(t->options.group); /* its sentence is the same */
+}
+
 void rg_stepper_ask_stop(rg_stepper *t, bool stop)
 {
     t->is_asked = stop;

@@ -146,6 +146,9 @@ rg_status rg_stepper_reduce(rg_stepper *stepper, rg_step_slot *slot);
 /* Records the last part of this rank. Each bucket is summed over all ranks as soon as it is
  * complete, while the backward pass goes on. */
 rg_status rg_stepper_run_last(rg_stepper *stepper, rg_step_slot *slot);
+/* After a step that has failed: this rank is lost for the others, and sums that it has started have
+ * ended when this returns, so that their memory can be freed. */
+void rg_stepper_give_up(rg_stepper *stepper);
 /* Records a run of the network for one part (stepper.c), with cuts or without (NULL). */
 rg_status rg_stepper_record_part(rg_stepper *stepper, rg_plan *plan, rg_step_slot *slot,
                                  int32_t index, const rg_plan_cuts *cuts);
