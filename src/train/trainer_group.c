@@ -91,7 +91,10 @@ static rg_status agree_on_device(rg_trainer *t)
 static rg_status agree_on_position(rg_trainer *t)
 {
     const rg_run_state *s = &t->state;
-    const int64_t position[] = { s->epoch, s->position, s->steps, s->batches, s->images };
+    int64_t best; /* what validations of ranks are compared with */
+    memcpy(&best, &s->best_accuracy, sizeof best);
+    const int64_t position[] = { s->epoch,  s->position,   s->steps, s->batches,
+                                 s->images, s->best_epoch, best };
     return rg_group_agree(t->desc.group, "a checkpoint", position, sizeof position);
 }
 
