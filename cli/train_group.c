@@ -9,7 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MICRO_BATCHES = 8 }; /* under a launcher: the same bits on 1, 2, 4 and 8 ranks */
+/* Under a launcher a batch has 8 parts, so that 1, 2, 4 and 8 ranks have the same bits; fewer if it
+ * has fewer images. */
+static int64_t default_micro_batches(const rg_group_info *info, int64_t batch)
+{
+    int64_t parts = info->launched ? 8 : 1;
+    while (parts > batch && parts > 1)
+        parts /= 2;
+    return parts;
+}
 
 /* On a thread of the group, while others compute or wait: nothing of them can be trusted to come to
  * an end. Files are written whole or not at all. */
@@ -37,7 +45,7 @@ static rg_status share_machine(rg_train_request *q, const rg_group *group)
     rg_group_info info;
     RG_PASS(rg_group_get_info(group, &info));
     if (q->micro_batches == RG_TRAIN_NOT_GIVEN)
-        q->micro_batches = info.launched ? MICRO_BATCHES : 1;
+        q->micro_batches = default_micro_batches(&info, q->batch);
     if (info.local_size == 1)
         return RG_OK;
     cpu_set_t set;

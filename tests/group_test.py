@@ -134,6 +134,13 @@ class SameBits(Case):
                 self.assertEqual(read(self.checkpoint("alone")), read(self.checkpoint(out)), out)
                 self.assertEqual(output.count("test accuracy"), 1, output)
 
+    def test_small_batch(self):
+        """A batch of 6 images has 4 parts by default."""
+        subprocess.run(self.words("alone", "--batch", "6", "--micro-batches", "4"), check=True, stdout=subprocess.DEVNULL,
+                       env=ENVIRONMENT)  # fmt: skip
+        self.succeeds(next(iter(LAUNCHERS)), 2, *self.words("ranks", "--batch", "6"))
+        self.assertEqual(read(self.checkpoint("alone")), read(self.checkpoint("ranks")))
+
     def test_resume(self):
         """2 ranks, then 4, accumulated over batches, in 16 bits."""
         words = ("--accumulate", "3", "--dtype", "bf16", "--micro-batches", "4", "--optimizer", "sgd")
