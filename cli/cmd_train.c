@@ -118,7 +118,6 @@ static int take_model(rg_train_request *request, int left, char **argv)
     return 0;
 }
 
-/* Options that are not on the command line come from the checkpoint. */
 /* What may be given several times. */
 static void take_lists(rg_train_request *request, const rg_train_lists *lists)
 {
@@ -128,6 +127,7 @@ static void take_lists(rg_train_request *request, const rg_train_lists *lists)
         request->rates = lists->rates;
 }
 
+/* Options that are not on the command line come from the checkpoint. */
 static int take_options(rg_train_request *request, rg_option options[], int argc, char **argv,
                         const rg_train_lists *lists, char **kept)
 {
