@@ -16,16 +16,16 @@
  *  of MPI 5 (libmpi_abi.so), or through a small library that was built for Open MPI or MPICH and is
  *  installed beside libretrograde_train, which itself is linked with no MPI.
  *
- *  **The same bits.** rg_group_sum() adds in a fixed binary tree: neighbours first, 0 + 1 and 2 +
- * 3, then their sums, as one process would with all of the data.
+ *  **The same bits.** rg_group_sum() adds in a fixed binary tree: neighbours first, 0 + 1 and
+ *  2 + 3, then their sums, as one process would with all of the data.
  *
  *  **Faults.** Each rank has a thread that exchanges heartbeats with rank 0 over TCP, also while
  *  the others compute. If a rank ends, is killed, or its heartbeats stay away for `timeout`, every
  *  other rank learns it: `lost` is called, and all collective functions return RG_IO with a
- * sentence that names it. Such a group cannot be used any more.
+ *  sentence that names it. Such a group cannot be used any more.
  *
  *  Collective functions are called by all ranks in the same order, by one thread at a time.
- * Programs that use this header are linked with libretrograde_train. */
+ *  Programs that use this header are linked with libretrograde_train. */
 #ifndef RETROGRADE_GROUP_H
 #define RETROGRADE_GROUP_H
 

@@ -70,7 +70,7 @@ struct rg_group {
     void *scratch;                /* of sums */
     size_t scratch_bytes;
     rg_heartbeat *heartbeat; /* NULL: none */
-    int64_t bytes;           /* sent */
+    _Atomic int64_t bytes;   /* sent */
     double seconds;          /* waited */
 
     pthread_t thread;

@@ -32,7 +32,7 @@ static const double beat_seconds = 0.5;
 /* Never waits: what a rank that hangs does not read is dropped. */
 static void send_to(const rg_connection *c, const rg_frame *frame)
 {
-    if (c->socket >= 0 && !c->is_over)
+    if (c->socket >= 0)
         (void)!send(c->socket, frame, sizeof *frame, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
