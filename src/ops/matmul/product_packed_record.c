@@ -17,13 +17,13 @@ static bool accepts(const rg_call *call, const void *request)
  * pack it twice in less time than a launch takes. */
 static bool prefers(const rg_call *call, const void *request)
 {
-    enum { FEW_PANELS = 2 };
+    enum { MOST_REPACKED_PANELS = 2 };
     const rg_product_call blocks = rg_product_by_blocks(request);
     const rg_product_args *k = &blocks.args;
     const int64_t row_blocks = rg_ceil_div(k->m.count, RG_PRODUCT_ROWS);
     (void)call;
     return !k->direct_b && row_blocks > 1 &&
-           (row_blocks > 2 || k->n.count > FEW_PANELS * RG_PRODUCT_PANEL);
+           (row_blocks > 2 || k->n.count > MOST_REPACKED_PANELS * RG_PRODUCT_PANEL);
 }
 
 static rg_status record_pack(rg_call *call, const rg_product_call *p, const rg_tensor *panels)
