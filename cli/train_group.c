@@ -58,6 +58,14 @@ static rg_status share_machine(rg_train_request *q, const rg_group *group)
     return RG_OK;
 }
 
+/* When training ends is decided by each rank: one that ends earlier would let others wait. */
+static rg_status agree_on_end(const rg_train_request *q, rg_group *group)
+{
+    const int64_t ends[] = { q->epochs, q->stop, q->patience };
+    return rg_group_agree(group, "an end of training (--epochs, --stop or --patience)", ends,
+                          sizeof ends);
+}
+
 rg_status rg_train_group_open(rg_train_request *q, rg_group **group)
 {
     rg_group_desc desc = rg_group_desc_default();
@@ -67,6 +75,7 @@ rg_status rg_train_group_open(rg_train_request *q, rg_group **group)
     desc.lost = on_loss;
     desc.context = group;
     RG_PASS(rg_group_create(&desc, group));
+    RG_PASS(agree_on_end(q, *group));
     return share_machine(q, *group);
 }
 
