@@ -292,6 +292,20 @@ RG_INLINE void hold_bits(held *h, const rg_dropout_args *k, const rounds *random
     }
 }
 
+/* Rows from that of `unit` on, which is one of them, to the end of the innermost dimension around
+ * rows: where units are whole rows the next one needs no division. */
+RG_INLINE int64_t rows_ahead(const rg_sweep *s, int64_t unit)
+{
+    const int32_t last = s->outer.rank - 1;
+    return s->pieces != 1 || last < 0 ? 1 : s->outer.dims[last] - unit % s->outer.dims[last];
+}
+
+RG_INLINE void next_row(const rg_sweep *s, int64_t offset[3])
+{
+    for (int t = 0; t < 3; t++)
+        offset[t] += s->outer.strides[t][s->outer.rank - 1];
+}
+
 RG_INLINE void select_units(const rg_dropout_args *k, int64_t begin, int64_t end, const rg_dtype T,
                             const bool draws)
 {
@@ -300,9 +314,14 @@ RG_INLINE void select_units(const rg_dropout_args *k, int64_t begin, int64_t end
     const bool broadcast = s->step[2] == 0 || s->length == 1;
     const int64_t fetched = k->dense && !broadcast ? 8 * BLOCKS * (vbytes(T) / VLEN) : 0;
     held h = { .first = -1 };
-    for (int64_t unit = begin; unit < end; unit++) {
-        int64_t offset[3];
-        const int64_t count = rg_sweep_piece(s, 3, unit, offset);
+    int64_t offset[3], count = 0, ahead = 0;
+    for (int64_t unit = begin; unit < end; unit++, ahead--) {
+        if (ahead > 0) {
+            next_row(s, offset);
+        } else {
+            count = rg_sweep_piece(s, 3, unit, offset);
+            ahead = rows_ahead(s, unit);
+        }
         for (int64_t done = 0; done < count; done += CHUNK) {
             const int64_t part = least(CHUNK, count - done);
             const char *x = at(k->x, offset[0] + done * s->step[0], T);
