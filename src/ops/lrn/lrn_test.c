@@ -56,6 +56,11 @@ static const rg_case cases[] = {
     { "zero", "beta=0", "2,3,5,19" },
     { "alpha-0", "alpha=0 beta=0.5 delta=4", "2,3,5,19" },
 
+    /* both terms of the gradient are about a hundred times the result, too much for f32 */
+    { "cancels-half", "window=5 alpha=5 beta=0.5 delta=0.25", "11,13,1",
+      .only = 1 << RG_F64 | 1 << RG_F16 | 1 << RG_BF16, .x_fill = { { .low = 5, .high = 7 } },
+      .dy_fill = { .low = 4, .high = 16 } },
+
     /* windows: odd and even, narrow and wide, wider than all channels */
     { "window-1", "window=1 beta=0.75", "3,5,17" },
     { "window-2", "window=2 beta=0.75", "3,5,17" },

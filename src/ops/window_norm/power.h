@@ -18,8 +18,9 @@ typedef struct rg_power_numbers {
 
 enum { RG_POWER_QUARTERS = 32 };
 
-/* How a power is computed: for a result of 16 bits; of a number that is not subnormal. */
-enum { POWER_BRIEF = 1, POWER_NORMAL = 2 };
+/* How a power is computed: for a result of 16 bits; of a number that is not subnormal; for terms of
+ * a gradient, which may cancel, so that 1 / t needs all its digits. */
+enum { POWER_BRIEF = 1, POWER_NORMAL = 2, POWER_CANCELS = 4 };
 
 static inline rg_power_numbers rg_power_numbers_make(double alpha, double beta, double delta,
                                                      double count)

@@ -48,7 +48,7 @@ POWER_RARE vreal power_of_quarters(vreal t, int32_t quarters, const int how)
     return power;
 }
 
-/* t^-beta, and 1 / t; `how`: POWER_BRIEF, POWER_NORMAL, both or neither. */
+/* t^-beta, and 1 / t; `how`: a sum of POWER_BRIEF, POWER_NORMAL and POWER_CANCELS, or 0. */
 RG_FORMULA_INLINE vreal power_of(vreal t, const RG_OF(power_constants) * k, const int32_t quarters,
                                  const int how, vreal *inverse)
 {
@@ -75,7 +75,7 @@ RG_FORMULA_INLINE vreal power_middle(const RG_OF(power_constants) * k, vreal dy,
 {
     const vreal t = vfma(vset(k->scale), sum, vset(k->delta));
     vreal inverse;
-    const vreal direct = dy * power_of(t, k, quarters, how, &inverse);
+    const vreal direct = dy * power_of(t, k, quarters, how | POWER_CANCELS, &inverse);
     *share = direct * (x * inverse);
     return direct;
 }

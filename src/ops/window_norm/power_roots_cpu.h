@@ -28,13 +28,16 @@ RG_OUTLINE vreal power_by_log(vreal t, vreal exponent, const int how)
 }
 
 /* t^(-1/2) or t^(-3/4), and 1 / t, by roots that are quick and may be NaN for 0 and infinity;
- * where they are it takes the long way. */
+ * where they are it takes the long way. An error of the power scales the whole result, but one of
+ * 1 / t grows where the terms of a gradient cancel. */
 RG_INLINE vreal power_of_roots(vreal t, const int32_t quarters, const int how, vreal *inverse)
 {
     const bool brief = (how & POWER_BRIEF) != 0;
     const vreal r = vrsqrt(t, brief);
     vreal power = quarters == 2 ? r : r * (r * vrsqrt(r, brief));
     *inverse = r * r;
+    if (brief && how & POWER_CANCELS) /* a step of Newton's method */
+        *inverse *= vfma(-t, *inverse, vset(2));
     if (vany_nan(power)) {
         const vint lost = power != power;
         const vreal root = vsqrt(t);
