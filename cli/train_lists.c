@@ -46,6 +46,10 @@ int rg_train_lists_take(rg_train_lists *lists, int argc, char **argv)
             continue;
         }
         i = at;
+        if (freeze != NULL && freeze[0] == 0) {
+            rg_wrong("--freeze needs a pattern of parameter names, not an empty text");
+            return -1;
+        }
         if (add(freeze != NULL ? &lists->freeze : &lists->rates, freeze != NULL ? freeze : rate) !=
             0) {
             rg_wrong("out of memory for the options");

@@ -153,6 +153,23 @@ static void test_files(void)
     rg_session_destroy(other);
 }
 
+/* The mean of no losses was NaN, and so were all parameters after it. */
+static void test_empty(rg_session *session)
+{
+    const rg_tensor_desc pixels =
+        rg_tensor_desc_dense(RG_F64, 4, (const int64_t[]){ 0, SIZE, SIZE, 1 });
+    const rg_tensor_desc classes = rg_tensor_desc_dense(RG_I32, 3, (const int64_t[]){ 0, 1, 1 });
+    rg_tensor *no_images = NULL, *no_labels = NULL;
+    EXPECT_OK(rg_tensor_create(device, &pixels, &no_images));
+    EXPECT_OK(rg_tensor_create(device, &classes, &no_labels));
+    EXPECT_FAILS(rg_session_train_step(session, no_images, no_labels, NULL), RG_INVALID_ARGUMENT,
+                 "no images");
+    EXPECT_FAILS(rg_session_eval_step(session, no_images, no_labels, NULL, NULL),
+                 RG_INVALID_ARGUMENT, "no images");
+    rg_tensor_destroy(no_images);
+    rg_tensor_destroy(no_labels);
+}
+
 static void test_bad_calls(void)
 {
     rg_session_desc desc = rg_session_desc_default();
@@ -167,6 +184,7 @@ static void test_bad_calls(void)
     EXPECT_FAILS(rg_session_train_step(session, small, labels, NULL), RG_INVALID_ARGUMENT, "4x4");
     EXPECT_FAILS(rg_session_train_step(session, labels, labels, NULL), RG_INVALID_ARGUMENT, "f64");
     EXPECT_FAILS(rg_session_train_step(session, NULL, labels, NULL), RG_INVALID_ARGUMENT, "NULL");
+    test_empty(session);
     EXPECT_FAILS(rg_session_eval_step(session, images, labels, NULL, small), RG_INVALID_ARGUMENT,
                  "18");
     rg_tensor_destroy(small);

@@ -198,6 +198,7 @@ static rg_status view_images(const rg_session *s, rg_tensor *images, rg_tensor *
     RG_TRY(rg_tensor_get_desc(images, &desc));
     RG_CHECK(desc.rank == 4 && desc.dtype == s->desc.network.dtype, RG_INVALID_ARGUMENT,
              "images must have 4 dimensions and be %s", rg_dtype_name(s->desc.network.dtype));
+    RG_CHECK(desc.dims[0] > 0, RG_INVALID_ARGUMENT, "the batch has no images");
     const bool first = onnx != NULL && onnx->inputs[0].rank == 4 &&
                        !rg_onnx_has_channels_last(onnx, s->desc.network.channels);
     RG_TRY(rg_tensor_permute(images, first ? last : same, view));
