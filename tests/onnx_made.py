@@ -3,7 +3,7 @@
 """Writes small ONNX models with the standard library of Python alone, for tests and fuzzing."""
 import struct
 
-FLOAT, INT32, INT64 = 1, 6, 7
+FLOAT, INT32, INT64, BOOL = 1, 6, 7, 9
 
 
 def varint(value):
@@ -103,16 +103,18 @@ def network():
          tensor("rest", [1], [-1], INT64)])
 
 
-def classifier(size=8, channels=1, classes=3, end="Softmax", ratio=0.25, batch="N"):
+def classifier(size=8, channels=1, classes=3, end="Softmax", ratio=0.25, batch="N", mode=False):
     """Convolution, batch normalization, activation, pooling, dropout, a product, softmax: images to classes."""
     features = 6 * (size // 2) ** 2
     weights = [((i * 7) % 11 - 5) / 12 for i in range(6 * channels * 9)]
     dense = [((i * 5) % 13 - 6) / 48 for i in range(classes * features)]
+    norm = ["c", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"]
     nodes = [node("Conv", ["x", "conv.weight", "conv.bias"], ["c"], pads=[1, 1, 1, 1]),
-             node("BatchNormalization", ["c", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"], ["b"]),
+             node("BatchNormalization", norm, ["b", "mean", "variance"], training_mode=1) if mode else
+             node("BatchNormalization", norm, ["b"]),
              node("Relu", ["b"], ["r"]),
              node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
-             node("Dropout", ["p", "ratio"], ["d"]),
+             node("Dropout", ["p", "ratio", "mode"] if mode else ["p", "ratio"], ["d"]),
              node("Flatten", ["d"], ["f"]),
              node("Gemm", ["f", "fc.weight", "fc.bias"], ["z" if end else "y"], transB=1)]
     if end:
@@ -122,7 +124,7 @@ def classifier(size=8, channels=1, classes=3, end="Softmax", ratio=0.25, batch="
                   tensor("bn.weight", [6], [1.0] * 6), tensor("bn.bias", [6], [0.0] * 6),
                   tensor("bn.running_mean", [6], [0.0] * 6), tensor("bn.running_var", [6], [1.0] * 6),
                   tensor("fc.weight", [classes, features], dense), tensor("fc.bias", [classes], [0.0] * classes),
-                  tensor("ratio", [], [ratio])])
+                  tensor("ratio", [], [ratio]), *([tensor("mode", [], b"\1", BOOL)] if mode else [])], opset=14 if mode else 13)
 
 
 def samples():

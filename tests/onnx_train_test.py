@@ -278,6 +278,27 @@ def test_end(folder):
     assert weights["before"] == weights["behind"] != weights["batch"]
 
 
+def test_training_mode(folder):
+    """A model that was exported in training mode trains, is used and exported as any other."""
+    data = write_data(folder / "data")
+    figures = {}
+    for name, mode in (("plain", False), ("mode", True)):
+        (folder / f"{name}.onnx").write_bytes(classifier(mode=mode))
+        succeed(folder, "train", f"{name}.onnx", "--data", data, "--epochs", 2, "--batch", 16, "--rate", 0.01, "--out", name)
+        succeed(folder, "export", f"{name}/checkpoint.safetensors", "-o", f"{name}-out.onnx")
+        weights = tensors_of(folder / name / "checkpoint.safetensors")
+        figures[name] = (weights["bn.running_mean"], weights["fc.weight"], succeed(folder, "eval", name, "--json"))
+    assert figures["plain"][:2] == figures["mode"][:2]
+    plain, mode = (json.loads(figures[name][2]) for name in ("plain", "mode"))
+    assert (plain["accuracy"], plain["loss"]) == (mode["accuracy"], mode["loss"]), (plain, mode)
+    assert b"training_mode" in (folder / "mode.onnx").read_bytes()
+    assert b"training_mode" not in (folder / "mode-out.onnx").read_bytes()
+    write_npy(folder / "x.npy", [2, 1, 8, 8], [float(i % 5) for i in range(128)])
+    for name in ("plain", "mode"):
+        succeed(folder, "run", f"{name}-out.onnx", "x=x.npy", "-o", f"y={name}.npy")
+    assert (folder / "plain.npy").read_bytes() == (folder / "mode.npy").read_bytes()
+
+
 def test_bad_tuning(folder):
     data = write_data(folder / "data")
     (folder / "model.onnx").write_bytes(classifier())
@@ -285,6 +306,7 @@ def test_bad_tuning(folder):
                                             [port("x", ["N", 1, 8, 8])], [port("y", ["N", 3, 1, 1])],
                                             [tensor("w", [1, 3, 1, 1], [1.0] * 3)]))
     for options, words in ((["--freeze", "none*"], ["none*", "no parameter"]), (["--freeze", ","], ["empty pattern"]),
+                           (["--freeze", ""], ["--freeze needs a pattern"]),
                            (["--freeze", "*"], ["no parameters"]), (["--rate", "fc.*=fast"], ["PATTERN=NUMBER"]),
                            (["--rate", "nothing=1"], ["nothing", "no parameter"]), (["--head", "many"], ["--head"]),
                            (["--head", 4], ["4", "3 classes"]), (["--normalize", "imagenet"], ["3 channels"]),

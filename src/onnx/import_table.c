@@ -280,8 +280,34 @@ static rg_status widen_parameters(rg_import *m, const rg_proto_node *node)
     return RG_OK;
 }
 
-rg_status rg_convert_batch_norm(rg_import *m, const rg_proto_node *node)
+/* A node as networks for images have it, whatever training_mode says: batch statistics while they
+ * train, running statistics, which training changes, when they are used. */
+static rg_status without_mode(rg_import *m, const rg_proto_node *node, rg_proto_node *plain)
 {
+    *plain = *node;
+    if (node->attribute_count == 0)
+        return RG_OK;
+    RG_TRY(rg_arena_take(&m->network->arena, node->attribute_count, sizeof *plain->attributes,
+                         &plain->attributes));
+    plain->attribute_count = 0;
+    for (size_t i = 0; i < node->attribute_count; i++) {
+        if (strcmp(node->attributes[i].name, "training_mode") != 0)
+            plain->attributes[plain->attribute_count++] = node->attributes[i];
+    }
+    if (plain->attribute_count == node->attribute_count)
+        return RG_OK;
+    for (size_t i = 1; i < node->output_count; i++)
+        RG_TRY(rg_import_define_uncovered(m, node, i));
+    plain->output_count = 1;
+    return RG_OK;
+}
+
+rg_status rg_convert_batch_norm(rg_import *m, const rg_proto_node *written)
+{
+    rg_proto_node plain = *written;
+    const rg_proto_node *const node = &plain;
+    if (m->for_images != NULL)
+        RG_TRY(without_mode(m, written, &plain));
     rg_onnx_call *call = NULL;
     RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *call, &call));
     for (size_t i = 3; i < 5; i++)
@@ -334,7 +360,7 @@ rg_status rg_convert_dropout(rg_import *m, const rg_proto_node *node)
                      (rg_import_known(m, node, 2, &known) == RG_OK && rg_known_is_constant(known)),
                  RG_UNSUPPORTED, "input 'training_mode' is computed");
         int64_t training = 0;
-        if (rg_node_has(node, 2) && ratio != 0)
+        if (rg_node_has(node, 2) && ratio != 0 && m->for_images == NULL)
             RG_TRY(rg_import_ints(m, node, 2, &training, 1, &count));
         RG_CHECK(training == 0, RG_UNSUPPORTED, "training_mode is true: its mask is random");
         RG_TRY(rg_import_known(m, node, 0, &known));

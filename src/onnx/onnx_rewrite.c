@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* An imported model, written again: everything as the file has it, byte by byte, except for the
- * initializers and constants that a plan has changed, external data, which moves into the file, and
- * on request nodes in front that normalize the input. */
+ * initializers and constants that a plan has changed, external data, which moves into the file, the
+ * training_mode of nodes of a trained network, and on request nodes in front that normalize the
+ * input. */
 #include "onnx/onnx_write.h"
 
 #include "core/dtype.h"
@@ -136,20 +137,48 @@ static bool reads(const rg_proto_node *node, const char *name)
     return false;
 }
 
-/* A node that reads the normalized input instead. */
-static rg_status write_reader(rewrite *r, const rg_proto_node *node)
+/* Whether training_mode makes a node of a trained network differ from what predictions use. */
+static bool has_mode(const rewrite *r, const rg_proto_node *node)
 {
-    const char *input = r->network->model->inputs[0].name;
+    if (r->desc == NULL) /* not trained */
+        return false;
+    if (strcmp(node->type, "Dropout") == 0)
+        return node->input_count > 2;
+    for (size_t i = 0; strcmp(node->type, "BatchNormalization") == 0 && i < node->attribute_count;
+         i++) {
+        if (strcmp(node->attributes[i].name, "training_mode") == 0)
+            return node->attributes[i].i != 0;
+    }
+    return false;
+}
+
+/* Whether a field, the index-th of its number, belongs to training_mode: NodeProto has inputs 1,
+ * outputs 2, attributes 5. Statistics are outputs in this mode alone. */
+static bool is_mode(const rg_proto_node *node, uint32_t number, size_t index)
+{
+    const bool dropout = strcmp(node->type, "Dropout") == 0;
+    if (number == 5)
+        return strcmp(node->attributes[index].name, "training_mode") == 0;
+    return dropout ? number == 1 && index == 2 : number == 2 && index > 0;
+}
+
+/* A node that reads the normalized input instead, or is without training_mode. */
+static rg_status write_changed_node(rewrite *r, const rg_proto_node *node)
+{
+    const char *input = r->normalized[0] != 0 ? r->network->model->inputs[0].name : NULL;
+    const bool mode = has_mode(r, node);
     rg_message message = node->message;
     rg_message_field field;
     rg_status failed = RG_OK;
-    size_t count = 0;
+    size_t counts[6] = { 0 };
     const uint8_t *from = message.at;
     const size_t begin = rg_write_begin(r->writer);
     while (rg_message_next(&message, &field, &failed)) {
-        if (field.number == 1 && strcmp(node->inputs[count++], input) == 0)
+        const size_t index = field.number < 6 ? counts[field.number]++ : 0;
+        const bool listed = field.number == 1 || field.number == 2 || field.number == 5;
+        if (field.number == 1 && input != NULL && strcmp(node->inputs[index], input) == 0)
             rg_write_text(r->writer, 1, r->normalized);
-        else
+        else if (!mode || !listed || !is_mode(node, field.number, index))
             rg_write_raw(r->writer, from, (size_t)(message.at - from));
         from = message.at;
     }
@@ -242,8 +271,9 @@ static rg_status write_node(rewrite *r, const rg_proto_node *node)
     bool changed = false;
     if (entry != NULL && entry->tensor == node->attributes[0].tensor)
         RG_TRY(write_constant(r, node, entry, &changed));
-    if (r->normalized[0] != 0 && reads(node, r->network->model->inputs[0].name))
-        return write_reader(r, node);
+    const bool normalized = r->normalized[0] != 0 && reads(node, r->network->model->inputs[0].name);
+    if (normalized || has_mode(r, node))
+        return write_changed_node(r, node);
     if (!changed)
         rg_write_bytes(r->writer, 1, node->message.at, rg_message_size(&node->message));
     return RG_OK;
