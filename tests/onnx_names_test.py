@@ -234,7 +234,7 @@ def conv_shapes(d, transposed=False, **options):
 
 @generator("Conv")
 def conv(d, name):
-    w, a, x, weights, outside = conv_shapes(d)
+    w, a, x, weights, outside = conv_shapes(d, same_wide=False)
     inputs = {"X": x, "W": weights}
     if d.chance():
         inputs["B"] = d.array(outside)

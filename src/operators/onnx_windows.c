@@ -118,6 +118,15 @@ static rg_status check_kernel(const rg_onnx_node *node, int32_t weights, const w
     return RG_OK;
 }
 
+/* The window of w (o, i, k…), which kernel_shape need not repeat. */
+static void take_kernel(const rg_onnx_node *node, int32_t weights, window *w)
+{
+    for (int32_t axis = 2 - w->spatial; axis < 2; axis++) {
+        if (node->inputs[weights].rank == w->spatial + 2)
+            w->kernel[axis] = pixels_of(node, &node->inputs[weights], w->spatial, axis);
+    }
+}
+
 static rg_status read_groups(const rg_onnx_node *node, int32_t *groups)
 {
     const int64_t group = rg_onnx_int(node, "group");
@@ -133,16 +142,50 @@ static void copy_pair(int32_t to[2], const int64_t from[2])
     to[1] = (int32_t)from[1];
 }
 
+/* Where windows are further apart than they are long, ONNX Runtime's SAME leaves pixels out at both
+ * sides of the image: w->padding becomes explicit. Whether it does; `fewer`: 1 for convolutions,
+ * which leave out one less before the first window where the number allows it. */
+static bool cut_same(const rg_onnx_node *node, window *w, int32_t image, int64_t fewer,
+                     int64_t output[2])
+{
+    if (w->padding.policy == RG_PADDING_EXPLICIT || !rg_onnx_has(node, image))
+        return false;
+    const bool lower = w->padding.policy == RG_PADDING_SAME_LOWER;
+    int64_t before[2] = { 0 }, after[2] = { 0 };
+    bool any = false;
+    output[0] = output[1] = 1;
+    for (int32_t axis = 2 - w->spatial; axis < 2; axis++) {
+        const int64_t n = pixels_of(node, &node->inputs[image], w->spatial, axis);
+        output[axis] = (n + w->stride[axis] - 1) / w->stride[axis];
+        const int64_t span = (w->kernel[axis] - 1) * w->dilation[axis] + 1;
+        const int64_t extra = (output[axis] - 1) * w->stride[axis] + span - n;
+        before[axis] = (extra + lower + (extra < 0 ? fewer : 0)) / 2;
+        after[axis] = extra - before[axis];
+        any |= extra < 0;
+    }
+    if (!any || output[0] < 1 || output[1] < 1)
+        return false;
+    w->padding = (rg_padding){ .top = (int32_t)before[0],
+                               .left = (int32_t)before[1],
+                               .bottom = (int32_t)after[0],
+                               .right = (int32_t)after[1] };
+    return true;
+}
+
 /* ---- convolution ---- */
 
 /* Conv: X W B; ConvGrad: dY X W, and a third output. */
 rg_status rg_onnx_conv(const rg_onnx_node *node, rg_onnx_call *call)
 {
     rg_conv_desc *d = (rg_conv_desc *)call->desc;
+    int64_t output[2];
     window w;
     RG_TRY(read_window(node, call->gradient, &w));
     RG_TRY(check_kernel(node, 1 + call->gradient, &w));
     RG_TRY(read_groups(node, &d->groups));
+    if (rg_onnx_has(node, 1 + call->gradient))
+        take_kernel(node, 1 + call->gradient, &w);
+    (void)cut_same(node, &w, call->gradient, 1, output);
     copy_pair(d->stride, w.stride);
     copy_pair(d->dilation, w.dilation);
     d->padding = w.padding;
@@ -233,39 +276,12 @@ static void keep_partial(const rg_onnx_node *node, const window *w, rg_pool_desc
     }
 }
 
-/* Where windows are further apart than they are long, ONNX Runtime's SAME leaves pixels out at both
- * sides of the image. */
-static void cut_same(const rg_onnx_node *node, const window *w, rg_pool_desc *d, int32_t image)
-{
-    if (d->padding.policy == RG_PADDING_EXPLICIT || !rg_onnx_has(node, image))
-        return;
-    const bool lower = d->padding.policy == RG_PADDING_SAME_LOWER;
-    int64_t before[2] = { 0 }, after[2] = { 0 }, output[2] = { 1, 1 };
-    bool any = false;
-    for (int32_t axis = 2 - w->spatial; axis < 2; axis++) {
-        const int64_t n = pixels_of(node, &node->inputs[image], w->spatial, axis);
-        output[axis] = (n + w->stride[axis] - 1) / w->stride[axis];
-        const int64_t span = (w->kernel[axis] - 1) * w->dilation[axis] + 1;
-        const int64_t extra = (output[axis] - 1) * w->stride[axis] + span - n;
-        before[axis] = (extra + lower) / 2;
-        after[axis] = extra - before[axis];
-        any |= extra < 0;
-    }
-    if (!any || output[0] < 1 || output[1] < 1)
-        return;
-    d->padding = (rg_padding){ .top = (int32_t)before[0],
-                               .left = (int32_t)before[1],
-                               .bottom = (int32_t)after[0],
-                               .right = (int32_t)after[1] };
-    memcpy(d->output, output, sizeof output);
-}
-
 /* MaxPool, AveragePool, LpPool: X; MaxPoolGrad: dY Indices X; AveragePoolGrad: dY X. */
 rg_status rg_onnx_pool(const rg_onnx_node *node, rg_onnx_call *call)
 {
     rg_pool_desc *d = (rg_pool_desc *)call->desc;
     window w;
-    int64_t kernel[RG_ONNX_VALUES];
+    int64_t kernel[RG_ONNX_VALUES], output[2];
     RG_TRY(read_window(node, 0, &w));
     RG_CHECK(rg_onnx_ints(node, "kernel_shape", kernel) > 0, RG_INVALID_ARGUMENT,
              "%s: the attribute kernel_shape is required", node->type);
@@ -285,7 +301,9 @@ rg_status rg_onnx_pool(const rg_onnx_node *node, rg_onnx_call *call)
         d->count_include_pad = rg_onnx_int(node, "count_include_pad") != 0;
     const int32_t image = !call->gradient ? 0 : d->indices ? 2 : 1;
     keep_partial(node, &w, d, image);
-    cut_same(node, &w, d, image);
+    if (cut_same(node, &w, image, 0, output))
+        memcpy(d->output, output, sizeof output);
+    d->padding = w.padding;
     return RG_OK;
 }
 
