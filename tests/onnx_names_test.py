@@ -196,14 +196,14 @@ def matmul(d, name):
 class Window:
     """Attributes of a window over images that it fits."""
 
-    def __init__(self, d, spatial=None, dilate=True, auto=True, ceil=False, same_wide=True):
+    def __init__(self, d, spatial=None, dilate=True, auto=True, ceil=False, same_wide=True, stride=3):
         self.spatial = spatial or d.pick([1, 2, 2])
         s = range(self.spatial)
         self.size = [d.int(5, 9) for _ in s]
         self.kernel = [d.int(1, 3) for _ in s]
         self.a = {}
         if d.chance():
-            self.a["strides"] = [d.int(1, 3) for _ in s]
+            self.a["strides"] = [d.int(1, stride) for _ in s]
         if dilate and d.chance(0.3):
             self.a["dilations"] = [d.int(1, 2) for _ in s]
         # ONNX Runtime's operators differ from each other where SAME leaves pixels out.
@@ -234,7 +234,7 @@ def conv_shapes(d, transposed=False, **options):
 
 @generator("Conv")
 def conv(d, name):
-    w, a, x, weights, outside = conv_shapes(d, same_wide=False)
+    w, a, x, weights, outside = conv_shapes(d, same_wide=False, stride=6)
     inputs = {"X": x, "W": weights}
     if d.chance():
         inputs["B"] = d.array(outside)
