@@ -73,6 +73,35 @@ static void test_onnx(rg_device *device, rg_queue *queue)
     rg_operator_destroy(NULL);
 }
 
+/* Windows of one pixel that are six apart: the pixel that ONNX Runtime 1.31.1 takes. */
+static void test_same(rg_device *device, rg_queue *queue)
+{
+    static const char *const pads[] = { "SAME_UPPER", "SAME_LOWER" };
+    const int64_t dims[] = { 1, 1, 1, 6 }, window[] = { 1, 1, 1, 1 };
+    rg_tensor *in[] = { made_of(device, 4, dims, (float[]){ 0, 1, 2, 3, 4, 5 }),
+                        made_of(device, 4, window, (float[]){ 1 }) };
+    for (int i = 0; i < 2; i++) {
+        const rg_attribute attributes[] = { { .name = "auto_pad", .text = pads[i] },
+                                            { .name = "strides", .text = "1,6" } };
+        rg_operator *op;
+        rg_commands *commands;
+        rg_tensor *y;
+        float pixel = 0;
+        EXPECT_OK(rg_operator_create(device, "Conv", attributes, 2, &op));
+        EXPECT_OK(rg_commands_create(queue, &commands));
+        EXPECT_OK(rg_operator_run(op, commands, in, 2, 1, &y));
+        EXPECT_OK(rg_commands_commit(commands));
+        EXPECT_OK(rg_commands_wait(commands));
+        EXPECT_OK(rg_tensor_read(y, &pixel, sizeof pixel, RG_LAYOUT_SAME));
+        EXPECT(pixel == (float)(2 - i));
+        rg_tensor_destroy(y);
+        rg_commands_destroy(commands);
+        rg_operator_destroy(op);
+    }
+    rg_tensor_destroy(in[0]);
+    rg_tensor_destroy(in[1]);
+}
+
 /* The gradient of a multiplication reads the other operand alone, as MPS's class does. */
 static void test_mps(rg_device *device, rg_queue *queue)
 {
@@ -146,6 +175,7 @@ int main(void)
     EXPECT_OK(rg_queue_create(device, &queue));
     test_names();
     test_onnx(device, queue);
+    test_same(device, queue);
     test_mps(device, queue);
     test_json(device);
     rg_queue_destroy(queue);
