@@ -120,7 +120,8 @@ static void test_given_indices(rig *r)
         const int64_t indices[] = { 0, 2, 8, bad[i] };
         EXPECT_FAILS(gradient_of_indices(r, kernel, indices, dx), RG_KERNEL_FAULT,
                      "pool: an element of indices is out of range");
-        EXPECT(same_bits(dx, before));
+        if (is_cpu(r)) /* what follows is skipped there; a GPU has queued it by then: undefined */
+            EXPECT(same_bits(dx, before));
     }
     DESTROY(dx, before);
     rg_kernel_destroy(kernel);
