@@ -104,6 +104,7 @@ typedef struct rg_conv_pass {
 /* clang-format off */
 #define RG_CONV_STRATEGIES(STRATEGY) \
     STRATEGY(rg_conv_by_depthwise) \
+    STRATEGY(rg_conv_by_lanes) \
     STRATEGY(rg_conv_by_grouped) \
     STRATEGY(rg_conv_by_pairs) \
     STRATEGY(rg_conv_by_panels) \
@@ -141,6 +142,15 @@ rg_status rg_conv_partials(const rg_call *call, const rg_conv_pass *p,
                            const rg_conv_partial_sums *sums, rg_tensor **made);
 rg_status rg_conv_record_join(rg_call *call, const rg_conv_pass *p,
                               const rg_conv_partial_sums *sums, const rg_tensor *partials);
+
+/* ---- what depthwise, grouped and lanes share ---- */
+
+/* Args, but for what grouped and lanes alone have. */
+rg_conv_grouped_args rg_conv_grouped_args_of(const rg_call *call, const rg_conv_pass *p);
+/* Transposes the weights by a kernel of theirs, in blocks of so many channels of the result, and
+ * records the launch with them. */
+rg_status rg_conv_record_between(rg_call *call, const rg_conv_pass *p, int32_t kernel,
+                                 int64_t block, rg_launch *launch);
 
 /* ---- what panels and pairs share ---- */
 

@@ -13,6 +13,7 @@ static double special(int64_t i)
 }
 
 #define P1   " padding.top=1 padding.left=1 padding.bottom=1 padding.right=1"
+#define P2   " padding.top=2 padding.left=2 padding.bottom=2 padding.right=2"
 #define P3   " padding.top=3 padding.left=3 padding.bottom=3 padding.right=3"
 #define LEAN "bias=false"
 #define NAME "neuron.kind="
@@ -125,6 +126,19 @@ static const rg_case cases[] = {
       "1,8,9,16 16,3,3,4 16" },
     { "few-larger", "groups=5 output=6,9 padding.left=4" P1, "1,4,5,20 20,3,3,4 20" },
     { "few-small", "groups=2 padding.policy=same", "1,2,1,4 4,3,3,2 4" },
+    { "lanes-2", "groups=16" P1, "2,11,15,32 32,3,3,2 32" },
+    { "lanes-4", "groups=4" P1, "1,5,5,16 16,3,3,4 16" },
+    { "lanes-8", "groups=4" P1, "2,7,31,32 32,3,3,8 32" },
+    { "lanes-16", "groups=2" P1, "1,6,15,32 32,3,3,16 32" },
+    { "lanes-4-valid", "groups=8", "1,6,17,32 32,3,3,4 32" },
+    { "lanes-8-full", "groups=2" P2, "1,4,5,16 16,3,3,8 16" },
+    { "lanes-2-5x5", "groups=8" P2, "1,9,15,16 16,5,5,2 16" },
+    { "lanes-8-5x5", "groups=4" P1, "1,6,13,32 32,5,5,8 32" },
+    { "lanes-4-3x5", "groups=4" P2, "1,4,7,16 16,3,5,4 16" },
+    { "lanes-16-one-column", "groups=2" P1, "1,3,1,32 32,3,3,16 32" },
+    { "lanes-4-two-columns", "groups=4" P2, "1,2,2,16 16,5,5,4 16" },
+    { "lanes-8-left", "groups=2 padding.left=2 padding.bottom=1", "1,5,8,16 16,3,3,8 16" },
+    { "lanes-2-crop", "groups=8 padding.top=-1 padding.right=-2", "1,7,9,16 16,3,3,2 16" },
 
     /* neurons: whose slope y tells, and others */
     { "relu", NAME "relu" P1, "2,5,6,7 9,3,3,7 9" },
@@ -147,6 +161,8 @@ static const rg_case cases[] = {
     { "depthwise-gelu", "groups=0 " NAME "gelu" P1, "2,5,6,19 19,3,3,1 19" },
     { "few-relu", "groups=5 " NAME "relu" P1, "2,5,6,20 20,3,3,4 20" },
     { "few-gelu", "groups=5 " NAME "gelu" P1, "2,5,6,20 20,3,3,4 20" },
+    { "lanes-relu", "groups=8 " NAME "relu neuron.a=0.1" P1, "1,5,15,32 32,3,3,4 32" },
+    { "lanes-gelu", "groups=2 " NAME "gelu" P2, "1,5,6,16 16,5,5,8 16" },
     { "groups-swish", "groups=2 stride=2,2 " NAME "swish" P1, "2,5,6,6 8,3,3,3 8" },
 
     /* dw and db in f32 beside f16 and bf16: by the engine, transposed, depthwise, by few, by plain
@@ -266,6 +282,14 @@ static const rg_case cases[] = {
       .x_fill = { { 0 }, { .at = special } } },
     { "special-few", "groups=3" P1, "1,5,6,12 12,3,3,4 12", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
+    { "special-w-lanes", "groups=4" P1, "1,5,15,16 16,3,3,4 16", RG_CASE_SPECIAL,
+      .x_fill = { { 0 }, { .at = special } } },
+    { "special-w-lanes-5x5", "groups=4" P2, "1,2,2,32 32,5,5,8 32", RG_CASE_SPECIAL,
+      .x_fill = { { 0 }, { .at = special } } },
+    { "special-lanes", "groups=2" P1, "1,5,6,16 16,3,3,8 16", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
+    { "special-dy-lanes", "groups=1" P1, "1,5,6,16 16,3,3,16 16", RG_CASE_SPECIAL,
+      .dy_fill = { .at = special } },
     { "special-dy-depthwise", "groups=0" P1, "1,5,7,24 24,3,3,1 24", RG_CASE_SPECIAL,
       .dy_fill = { .at = special } },
     { "special-depthwise", "groups=0" P1, "1,5,6,19 19,3,3,1 19", RG_CASE_SPECIAL,

@@ -181,4 +181,29 @@ RG_INLINE depthwise_row depthwise_row_of(const rg_conv_grouped_args *k, const rg
     return d;
 }
 
+/* Bias, neuron and conversion of results m to m + count - 1 of a row, n lanes from c on. */
+RG_INLINE void grouped_end(const depthwise_row *d, const real *sums, int64_t m, int64_t count,
+                           int64_t c, int n, const rg_dtype T)
+{
+    const rg_conv_args *k = &d->k->conv;
+    const bool plain = d->k->plain && d->result[3] == 1, relu = k->neuron.kind == RG_NEURON_RELU;
+    const vreal bias = plain && k->has_b ? vload_partial(k->b, c, n, T) : vset(0);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t j = (m + i) * d->step, to = d->to + j * d->result[2] + c;
+        vreal value = vload_full(sums, i * VLEN, RG_REAL);
+        if (!plain) {
+            finish_in_row(d, j, c, n, T, value);
+            continue;
+        }
+        value = k->has_b ? value + bias : value;
+        value = relu ? neuron_relu(&d->epilogue.neuron, value, value) : value;
+        if (n < VLEN)
+            vstore_partial(k->to, to, n, T, value);
+        else if (d->stream)
+            vstream(k->to, to, T, value);
+        else
+            vstore_full(k->to, to, T, value);
+    }
+}
+
 #endif

@@ -79,8 +79,7 @@ static bool prefers_grouped(const rg_call *call, const void *request)
 
 /* ---- forward and data ---- */
 
-/* Args of either strategy, but for what grouped alone has. */
-static rg_conv_grouped_args args_of(const rg_call *call, const rg_conv_pass *p)
+rg_conv_grouped_args rg_conv_grouped_args_of(const rg_call *call, const rg_conv_pass *p)
 {
     const rg_conv_shape *s = &p->shape;
     rg_conv_grouped_args k = { .conv = rg_conv_args_of(call, p),
@@ -93,34 +92,34 @@ static rg_conv_grouped_args args_of(const rg_call *call, const rg_conv_pass *p)
 }
 
 /* Weights in blocks of so many channels of the result. */
-static rg_status record_transpose(rg_call *call, const rg_conv_pass *p, int64_t block,
-                                  const rg_tensor *transposed)
+static rg_status record_transpose(rg_call *call, const rg_conv_pass *p, int32_t kernel,
+                                  int64_t block, int64_t units, const rg_tensor *transposed)
 {
     const rg_conv_transpose_weights_args args = { .shape = p->shape,
                                                   .block = block,
                                                   .data = p->kernel == RG_CONV_DATA };
-    const rg_launch launch = { .kernel = RG_CONV_TRANSPOSE_WEIGHTS,
+    const rg_launch launch = { .kernel = kernel,
                                .dtype = p->w->desc.dtype,
                                RG_ARGS(args),
                                .tensors = { RG_BIND(args, w, p->w),
                                             RG_BIND(args, transposed, transposed) },
-                               .units = rg_shape_count(&transposed->desc) / block,
+                               .units = units,
                                .grain = rg_ceil_div(256, block),
                                .bytes = 4 * rg_move_bytes(p->w) };
     return rg_record(call, &launch);
 }
 
-/* Transposes the weights, which become as many elements as `channels` of the result need, and
- * records the launch. */
-static rg_status record_between(rg_call *call, const rg_conv_pass *p, int64_t channels,
-                                int64_t block, rg_launch *launch)
+rg_status rg_conv_record_between(rg_call *call, const rg_conv_pass *p, int32_t kernel,
+                                 int64_t block, rg_launch *launch)
 {
     const rg_conv_shape *s = &p->shape;
-    const int64_t group_in = p->kernel == RG_CONV_DATA ? s->out : s->in;
-    const double weights = (double)(s->row.window * s->column.window * group_in) * (double)channels;
+    const bool data = p->kernel == RG_CONV_DATA, pairs = kernel == RG_CONV_PAIR_TRANSPOSE_WEIGHTS;
+    const int64_t group_in = data ? s->out : s->in, channels = s->groups * (data ? s->in : s->out);
+    const int64_t words = pairs ? group_in / 2 : group_in;
+    const int64_t units = s->row.window * s->column.window * words * rg_ceil_div(channels, block);
     rg_tensor *transposed;
-    RG_TRY(rg_conv_temporary(call, p->w->desc.dtype, weights, &transposed));
-    rg_status status = record_transpose(call, p, block, transposed);
+    RG_TRY(rg_conv_temporary(call, p->w->desc.dtype, (double)units * (double)block, &transposed));
+    rg_status status = record_transpose(call, p, kernel, block, units, transposed);
     launch->tensors[RG_POINTER_OF(rg_conv_args, w)] = transposed;
     if (status == RG_OK)
         status = rg_record(call, launch);
@@ -131,16 +130,16 @@ static rg_status record_between(rg_call *call, const rg_conv_pass *p, int64_t ch
 static rg_status between_depthwise(rg_call *call, const rg_conv_pass *p)
 {
     const rg_conv_axis *row = &p->shape.row;
-    const rg_conv_grouped_args args = args_of(call, p);
+    const rg_conv_grouped_args args = rg_conv_grouped_args_of(call, p);
     rg_launch launch = rg_conv_launch(p, RG_CONV_DEPTHWISE, NULL, &args, sizeof args);
     rg_conv_set_pass_cost(&launch, p, p->shape.images * (args.data ? row->size : row->count), 0);
-    return record_between(call, p, args.channels, args.channels, &launch);
+    return rg_conv_record_between(call, p, RG_CONV_TRANSPOSE_WEIGHTS, args.channels, &launch);
 }
 
 static rg_status between_grouped(rg_call *call, const rg_conv_pass *p)
 {
     const rg_conv_shape *s = &p->shape;
-    rg_conv_grouped_args args = args_of(call, p);
+    rg_conv_grouped_args args = rg_conv_grouped_args_of(call, p);
     args.group_in = args.data ? s->out : s->in;
     args.padded_channels = rg_round_up(args.channels, RG_CONV_GROUPED_BLOCK);
     args.block = rows_of_block(s, args.data, false);
@@ -152,7 +151,8 @@ static rg_status between_grouped(rg_call *call, const rg_conv_pass *p)
     rg_conv_set_pass_cost(&launch, p,
                           s->images * args.blocks * (args.padded_channels / RG_CONV_GROUPED_BLOCK),
                           rg_conv_products(s));
-    return record_between(call, p, args.padded_channels, RG_CONV_GROUPED_BLOCK, &launch);
+    return rg_conv_record_between(call, p, RG_CONV_TRANSPOSE_WEIGHTS, RG_CONV_GROUPED_BLOCK,
+                                  &launch);
 }
 
 /* ---- weights ---- */

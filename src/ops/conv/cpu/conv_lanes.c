@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Recording convolutions of groups of few channels with stride 1, see conv_lanes.h. */
+#include "ops/conv/cpu/conv_lanes.h"
+#include "backend/cpu/bf16_unit.h"
+#include "core/integer.h"
+#include "ops/conv/conv_record.h"
+
+/* Stride 1, and no result whose taps all lie outside of the image. */
+static bool suits_axis(const rg_conv_axis *a, bool data)
+{
+    const int64_t shift = data ? a->window - 1 - a->before : a->before;
+    const int64_t inputs = data ? a->count : a->size, results = data ? a->size : a->count;
+    return a->stride == 1 && (a->dilation == 1 || a->window == 1) && inputs > 0 &&
+           shift < a->window && results <= inputs + shift;
+}
+
+/* Bytes of a row of inputs in scratch. */
+static double row_bytes(const rg_conv_shape *s, bool data)
+{
+    return RG_CONV_GROUPED_BLOCK * sizeof(float) *
+           (double)(data ? s->column.count : s->column.size);
+}
+
+static bool has_pairs(const rg_call *call, const rg_conv_pass *p)
+{
+    return rg_conv_dtype(p) == RG_BF16 && rg_call_finds(call, RG_CONV_PAIR_LANES, RG_BF16) &&
+           rg_bf16_unit() == RG_BF16_UNIT_AVX512;
+}
+
+/* Whole groups in every block of channels. */
+static bool accepts(const rg_call *call, const void *request)
+{
+    const rg_conv_pass *p = request;
+    const rg_conv_shape *s = &p->shape;
+    const bool data = p->kernel == RG_CONV_DATA;
+    const double max_bytes = 0x1p20;
+    return p->kernel != RG_CONV_WEIGHTS && s->in == s->out && s->in > 1 &&
+           RG_CONV_GROUPED_BLOCK % s->in == 0 && s->groups * s->in % RG_CONV_GROUPED_BLOCK == 0 &&
+           rg_conv_lanes_has(s->column.window) && suits_axis(&s->row, data) &&
+           suits_axis(&s->column, data) && s->images > 0 &&
+           s->row.window * s->column.window * s->in <= RG_SUM_RUN &&
+           row_bytes(s, data) * (double)s->row.window <= max_bytes &&
+           rg_call_finds(call, RG_CONV_LANES, rg_conv_dtype(p));
+}
+
+/* Without groups the contraction engine is as fast. */
+static bool prefers(const rg_call *call, const void *request)
+{
+    (void)call;
+    return ((const rg_conv_pass *)request)->shape.groups > 1;
+}
+
+/* Rows of a block: so many that its inputs stay in L1. */
+static int64_t rows_of_block(const rg_conv_shape *s, bool data)
+{
+    const double l1_bytes = 24 << 10;
+    const int64_t all = data ? s->row.size : s->row.count;
+    const double most = l1_bytes / row_bytes(s, data);
+    int64_t rows = rg_min(all, 2 * RG_CONV_GROUPED_ROWS);
+    while (rows > 2 && (double)(rows + s->row.window - 1) > most)
+        rows--;
+    return rg_max(rows, 1);
+}
+
+static rg_status record(rg_call *call, const void *request)
+{
+    const rg_conv_pass *p = request;
+    const rg_conv_shape *s = &p->shape;
+    const bool pairs = has_pairs(call, p);
+    rg_conv_grouped_args args = rg_conv_grouped_args_of(call, p);
+    args.group_in = s->in;
+    args.padded_channels = args.channels;
+    args.block = rows_of_block(s, args.data);
+    args.blocks = rg_ceil_div(args.data ? s->row.size : s->row.count, args.block);
+    args.scratch_bytes = rg_round_up(
+        (int64_t)row_bytes(s, args.data) * (args.block + s->row.window - 1), RG_ALIGNMENT);
+    rg_launch launch =
+        rg_conv_launch(p, pairs ? RG_CONV_PAIR_LANES : RG_CONV_LANES, NULL, &args, sizeof args);
+    launch.thread_scratch = (size_t)args.scratch_bytes;
+    launch.thread_scratch_at = RG_POINTER(args, conv.scratch);
+    rg_conv_set_pass_cost(&launch, p,
+                          s->images * args.blocks * (args.channels / RG_CONV_GROUPED_BLOCK),
+                          rg_conv_products(s));
+    return rg_conv_record_between(
+        call, p, pairs ? RG_CONV_PAIR_TRANSPOSE_WEIGHTS : RG_CONV_TRANSPOSE_WEIGHTS,
+        RG_CONV_GROUPED_BLOCK, &launch);
+}
+
+const rg_strategy rg_conv_by_lanes = { "lanes", accepts, record, prefers };

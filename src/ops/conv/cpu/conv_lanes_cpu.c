@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Convolution of groups of 2, 4, 8 or 16 channels with stride 1 on the CPU, forward and backward
+ * data, see conv_lanes.h. */
+#include "ops/conv/cpu/conv_lanes.h"
+#include "backend/cpu/thread_pool.h"
+#include "ops/contract/contract_pairs_cpu.h"
+#include "ops/conv/cpu/conv_depthwise_cpu.h"
+
+/* Where an instruction picks any lanes; f64 has `grouped`. */
+#if defined(__AVX2__) && !RG_REAL_F64
+
+enum {
+    LANES = RG_CONV_GROUPED_BLOCK,
+    LANES_WIDE = 5,
+    LANES_TALL = RG_VECTOR_BYTES == 64 ? RG_CONV_LANES_HEIGHT : RG_CONV_LANES_HEIGHT / 2
+};
+
+/* ---- sums ---- */
+
+/* N results by windows of Q columns. */
+RG_INLINE void lanes_tile(const rg_conv_lanes *t, const int N, const int Q)
+{
+    vreal sum[LANES_TALL];
+#pragma GCC unroll 14
+    for (int m = 0; m < N; m++)
+        sum[m] = vset(0);
+    for (int64_t p = 0; p < t->rows; p++) {
+        const real *w = (const real *)t->w + p * t->w_row;
+        for (int64_t i = 0; i < t->picks; i++, w += LANES) {
+            const real *const x = (const real *)t->x + t->first + p * t->x_row + t->offset[i];
+            vreal a[LANES_WIDE];
+            vint index;
+            memcpy(&index, (const vint *)t->index + i, sizeof index);
+#pragma GCC unroll 5
+            for (int q = 0; q < Q; q++)
+                a[q] = vload_full(w, q * t->w_tap, RG_REAL);
+#pragma GCC unroll 18
+            for (int j = 0; j < N + Q - 1; j++) {
+                if ((j < Q - 1 && j < t->begin) || (j >= N && j >= t->end))
+                    continue;
+                const vreal v = vpick(vload_full(x, j * LANES, RG_REAL), index);
+#pragma GCC unroll 5
+                for (int q = 0; q < Q; q++)
+                    if (j - q >= 0 && j - q < N)
+                        sum[j - q] = vfma(v, a[q], sum[j - q]);
+            }
+        }
+    }
+#pragma GCC unroll 14
+    for (int m = 0; m < N; m++)
+        vstore_full(t->sums, m * VLEN, RG_REAL, sum[m]);
+}
+
+RG_INLINE void lanes_results(const rg_conv_lanes *t, int64_t count, const int Q)
+{
+    if (count == LANES_TALL)
+        lanes_tile(t, LANES_TALL, Q);
+    else if (count == 7)
+        lanes_tile(t, 7, Q);
+    else if (count == 4)
+        lanes_tile(t, 4, Q);
+    else if (count == 2)
+        lanes_tile(t, 2, Q);
+    else
+        lanes_tile(t, 1, Q);
+}
+
+RG_OUTLINE void lanes_results_3(const rg_conv_lanes *t, int64_t count)
+{
+    lanes_results(t, count, 3);
+}
+
+RG_OUTLINE void lanes_results_5(const rg_conv_lanes *t, int64_t count)
+{
+    lanes_results(t, count, 5);
+}
+
+/* ---- inputs ---- */
+
+/* `count` pixels of LANES channels, dense: as real, or with `pairs` their bits. */
+RG_INLINE void lanes_load(const char *from, const int64_t step[4], int64_t count, void *to,
+                          const bool pairs, const rg_dtype T)
+{
+    for (int64_t j = 0; j < count; j++) {
+        const char *const pixel = at(from, j * step[2], T);
+        uint16_t *const bits = (uint16_t *)to + j * LANES;
+        __builtin_prefetch(at(pixel, LANES, T), 0, 2); /* what the next lanes will want */
+        if (pairs && step[3] == 1)
+            memcpy(bits, pixel, LANES * sizeof *bits);
+        for (int64_t c = 0; pairs && step[3] != 1 && c < LANES; c++)
+            bits[c] = ((const uint16_t *)(const void *)pixel)[c * step[3]];
+        for (int64_t c = 0; !pairs && c < LANES; c += VLEN)
+            vstore_full(to, j * LANES + c, RG_REAL,
+                        step[3] == 1 ? vload_full(pixel, c, T)
+                                     : vgather(at(pixel, c * step[3], T), 0, step[3], VLEN, T));
+    }
+}
+
+/* ---- rows ---- */
+
+/* One axis with stride 1: result r takes inputs r - shift + t of taps t, in the order of inputs. */
+typedef struct lanes_axis {
+    int64_t shift, inputs, results, window;
+} lanes_axis;
+
+RG_INLINE lanes_axis lanes_axis_of(const rg_conv_axis *a, bool data)
+{
+    return (lanes_axis){ .shift = data ? a->window - 1 - a->before : a->before,
+                         .inputs = data ? a->count : a->size,
+                         .results = data ? a->size : a->count,
+                         .window = a->window };
+}
+
+/* Which words VLEN lanes from `lane` on of a block pick; groups have `wide` channels. */
+RG_OUTLINE void find_picks(rg_conv_lanes *t, vint index[], int64_t lane, int64_t wide, bool pairs)
+{
+    const int64_t each = pairs ? wide / 2 : wide; /* words of a group */
+    t->picks = each;
+    t->index = index;
+    for (int64_t i = 0; i < each; i++) {
+        t->offset[i] = (lane / wide * each + i) / VLEN * VLEN;
+        for (int64_t k = 0; k < VLEN; k++)
+            index[i][k] = (intr)(((lane + k) / wide * each + i) % VLEN);
+    }
+}
+
+/* Row r of a block of rows, VLEN lanes from c on. */
+RG_INLINE void lanes_row(const rg_conv_grouped_args *k, depthwise_row *d, rg_conv_lanes *t,
+                         int64_t r, int64_t first, int64_t c, const bool pairs, const rg_dtype T)
+{
+    const lanes_axis row = lanes_axis_of(&k->conv.shape.row, k->data);
+    const lanes_axis column = lanes_axis_of(&k->conv.shape.column, k->data);
+    const int64_t Q = column.window, start = r - row.shift, pixel = pairs ? LANES / 2 : LANES;
+    const int64_t p0 = start < 0 ? least(-start, row.window) : 0;
+    const int64_t p1 = least(row.window, row.inputs - start);
+    const int64_t weights = row.window * Q * t->picks;
+    const int64_t tap = k->data ? weights - t->picks : 0, sign = k->data ? -1 : 1;
+    rg_conv_lanes some = *t;
+    some.w_tap = sign * t->picks * LANES;
+    some.w_row = Q * some.w_tap;
+    some.w = (const real *)k->conv.w + c / LANES * LANES * weights + tap * LANES + c % LANES +
+             p0 * some.w_row;
+    some.rows = p1 > p0 ? p1 - p0 : 0;
+    some.x_row = column.inputs * pixel;
+    for (int64_t m = 0, count; m < column.results; m += count) {
+        const int64_t left = column.results - m;
+        count = left >= LANES_TALL ? LANES_TALL : left >= 7 ? 7 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        some.first = ((start + p0 - first) * column.inputs + m - column.shift) * pixel;
+        some.begin = column.shift - m;
+        some.end = column.inputs + column.shift - m;
+        if (pairs)
+            rg_bf16_lanes(&some, Q, count);
+        else if (Q == 3)
+            lanes_results_3(&some, count);
+        else
+            lanes_results_5(&some, count);
+        grouped_end(d, some.sums, m, count, c, VLEN, T);
+    }
+}
+
+/* A unit, as that of `grouped`: rows of one image, and LANES channels. */
+RG_INLINE void lanes_unit(const rg_conv_grouped_args *k, depthwise_row *d, int64_t unit,
+                          const bool pairs, const rg_dtype T)
+{
+    const lanes_axis row = lanes_axis_of(&k->conv.shape.row, k->data);
+    const rg_conv_shape *s = &k->conv.shape;
+    const int64_t splits = k->padded_channels / LANES, c = unit % splits * LANES;
+    const int64_t begin = unit / splits % k->blocks * k->block, image = unit / splits / k->blocks;
+    const int64_t end = least(begin + k->block, row.results);
+    const int64_t across = k->data ? s->column.count : s->column.size;
+    int64_t first = begin - row.shift, last = end - row.shift + row.window - 1;
+    first = first < 0 ? 0 : first;
+    last = least(last, row.inputs);
+    char *const x = (char *)k->conv.scratch + rg_thread_pool_index() * k->scratch_bytes;
+    const int64_t bytes = across * LANES * (int64_t)(pairs ? sizeof(uint16_t) : sizeof(real));
+    for (int64_t r = first; r < last; r++)
+        lanes_load(at(k->conv.from, pixel_offset(d->source, image, r, 0) + c * d->source[3], T),
+                   d->source, across, x + (r - first) * bytes, pairs, T);
+    real sums[LANES_TALL * VLEN];
+    vint index[RG_CONV_LANES_PICKS];
+    rg_conv_lanes t = { .x = x, .sums = sums };
+    for (int64_t lane = 0; lane < LANES; lane += VLEN) {
+        find_picks(&t, index, lane, s->in, pairs);
+        for (int64_t r = begin; r < end; r++) {
+            d->to = pixel_offset(d->result, image, r, 0);
+            d->z = pixel_offset(k->conv.z_step, image, r, 0);
+            lanes_row(k, d, &t, r, first, c + lane, pairs, T);
+        }
+    }
+}
+
+RG_INLINE void lanes(const rg_conv_grouped_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    depthwise_row d = depthwise_row_of(k, T);
+    d.step = 1;
+    for (int64_t unit = begin; unit < end; unit++)
+        lanes_unit(k, &d, unit, false, T);
+}
+
+RG_KERNEL(lanes, rg_conv_grouped_args)
+
+#if RG_USES_PAIRS
+
+/* Weights as `transpose` makes them, by pairs of channels that are summed over. */
+RG_INLINE void pair_transpose(const rg_conv_transpose_weights_args *k, int64_t begin, int64_t end,
+                              const rg_dtype T)
+{
+    const rg_conv_shape *s = &k->shape;
+    const int64_t wide = s->in, picks = wide / 2, step = s->w[k->data ? 1 : 4];
+    const int64_t weights = s->row.window * s->column.window * picks;
+    const uint16_t *const w = k->w;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t tap = unit % weights / picks, pick = unit % picks;
+        const int64_t from = s->w_first + tap / s->column.window * s->w[2] +
+                             tap % s->column.window * s->w[3] + 2 * pick * step;
+        uint16_t *const to = (uint16_t *)k->transposed + unit * 2 * LANES;
+        for (int64_t i = 0; i < LANES; i++) {
+            const int64_t c = unit / weights * LANES + i;
+            const int64_t first = from + c / wide * s->w[0] + c % wide * s->w[k->data ? 4 : 1];
+            to[2 * i] = w[first];
+            to[2 * i + 1] = w[first + step];
+        }
+    }
+    (void)T;
+}
+
+RG_INLINE void pair_lanes(const rg_conv_grouped_args *k, int64_t begin, int64_t end,
+                          const rg_dtype T)
+{
+    depthwise_row d = depthwise_row_of(k, T);
+    d.step = 1;
+    for (int64_t unit = begin; unit < end; unit++)
+        lanes_unit(k, &d, unit, true, T);
+}
+
+RG_PAIR_KERNEL(pair_transpose, rg_conv_transpose_weights_args)
+RG_PAIR_KERNEL(pair_lanes, rg_conv_grouped_args)
+
+#endif
+#endif
+
+RG_CPU_TABLE(conv_lanes, RG_CONV_KERNELS) = {
+#if defined(__AVX2__) && !RG_REAL_F64
+    [RG_CONV_LANES] = RG_ROW(lanes),
+#if RG_USES_PAIRS
+    [RG_CONV_PAIR_TRANSPOSE_WEIGHTS] = RG_PAIR_ROW(pair_transpose),
+    [RG_CONV_PAIR_LANES] = RG_PAIR_ROW(pair_lanes),
+#endif
+#endif
+};
