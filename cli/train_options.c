@@ -61,8 +61,8 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
         { "json", RG_OPTION_FLAG, &q->json, NULL, "print one JSON object per line" },
         { "help", RG_OPTION_FLAG, &q->help, NULL, "print this help" },
         { "data", RG_OPTION_TEXT, &q->data, "PATH",
-          "data set: folders of PNG or JPEG files, tar files, IDX, NPY or NPZ files (default "
-          "fashion-mnist)" },
+          "data set: folders of PNG or JPEG files, perhaps with masks, tar files, IDX, NPY or NPZ "
+          "files (default fashion-mnist)" },
         { "size", RG_OPTION_TEXT, &q->size, "SIZE",
           "resize PNG and JPEG images and cut out the middle: 224, or 192x256 (height x width)" },
         { "model", RG_OPTION_TEXT, &q->model, "NAME",

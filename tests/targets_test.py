@@ -8,9 +8,11 @@ import array
 import json
 import os
 import random
+import struct
+import zlib
 
 import train_case
-from train_case import Case, read, run, write_npy
+from train_case import Case, png_chunk, read, run, write_npy, write_png
 
 
 def floats(values):
@@ -100,6 +102,57 @@ class Targets(Case):
         self.refuses("train", "--data", self.path("set"), "--model", self.path("pixels.txt"), "--mirror", "--out",
                      self.path("no"), says="masks cannot be mirrored")  # fmt: skip
         self.refuses("train", "--data", self.path("set"), "--model", "mlp", "--out", self.path("no"), says="90 elements")
+
+    def write_mask(self, path, side, classes):
+        """A palette of four colours, the first two transparent."""
+        rows = b"".join(b"\0" + bytes(classes[i * side : (i + 1) * side]) for i in range(side))
+        with open(path, "wb") as file:
+            file.write(b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 3, 0, 0, 0))
+                       + png_chunk(b"PLTE", bytes(range(12))) + png_chunk(b"tRNS", b"\0\0")
+                       + png_chunk(b"IDAT", zlib.compress(rows)) + png_chunk(b"IEND", b""))  # fmt: skip
+
+    def draw_masks(self):
+        """Photographs of three sizes; the last row of a mask is ignored."""
+        source = random.Random(8)
+        for part, count in (("train", 60), ("val", 20)):
+            for folder in ("images", "masks"):
+                os.makedirs(self.path("roads", part, folder))
+            for i in range(count):
+                side = (8, 12, 20)[i % 3]
+                classes = [source.randrange(3) if k % 4 == 0 else 1 for k in range(side // 4)] * side * 4
+                classes = sorted(classes[: side * side])
+                pixels = bytes(min(255, 80 * kind + source.randrange(20)) for kind in classes)
+                name = "%03d" % i
+                write_png(self.path("roads", part, "images", name + ".png"), side, side, pixels)
+                self.write_mask(self.path("roads", part, "masks", name + ".png"), side, classes[:-side] + [255] * side)
+        with open(self.path("roads", "classes.txt"), "w", encoding="utf-8") as file:
+            file.write("sky\nroad\ncar\n")
+        with open(self.path("pixels.txt"), "w", encoding="utf-8") as file:
+            file.write("conv 8 window=3 padding.policy=same\nneuron\nconv classes window=1\n")
+
+    def test_mask_files(self):
+        """One command each; the same bits in memory and read while training."""
+        self.draw_masks()
+        words = ("train", "--data", self.path("roads"), "--model", self.path("pixels.txt"), "--size", "8", "--batch", "16",
+                 "--rate", "0.02", "--epochs", "12")  # fmt: skip
+        output, errors = run(*words, "--out", self.path("out"))
+        self.assertEqual(errors, "")
+        self.assertIn("3 classes of pixels", output)
+        self.assertGreater(float(output.split("\ntest pixel accuracy ")[1].split(" ")[0]), 80)
+        self.assertIn(output.split("\ntest ")[1].split(", after")[0], run("eval", self.path("out"))[0])
+        run(*words, "--memory", "0", "--workers", "3", "--out", self.path("streamed"))
+        self.assertEqual(read(self.checkpoint("streamed")), read(self.checkpoint("out")))
+        image = self.path("roads", "val", "images", "001.png")
+        values = json.loads(run("predict", self.path("out"), image, "--json")[0])["values"]
+        self.assertEqual(len(values), 64)
+        self.assertTrue(set(values) <= {0, 1, 2})
+        with open(self.path("roads", "train", "masks", "003.png"), "r+b") as file:
+            file.truncate(70)
+        self.refuses(*words, "--out", self.path("no"), says="train/masks/003.png: ")
+        self.write_mask(self.path("roads", "train", "masks", "003.png"), 8, [1] * 64)
+        with open(self.path("roads", "val", "masks", "005.png"), "wb") as file:
+            file.write(b"no mask")
+        self.refuses(*words, "--out", self.path("no"), says="val/masks/005.png: this is not a PNG image, as masks must be")
 
 
 if __name__ == "__main__":

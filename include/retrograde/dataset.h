@@ -32,6 +32,9 @@ extern "C" {
 #define RG_DATASET_CHANNELS 16
 #define RG_DATASET_CLASSES  65536
 
+/** The class of pixels of a mask that do not count. */
+#define RG_DATASET_IGNORED (-1)
+
 /** Images of one size with labels, in memory or in files that are read when images are needed. It
  * is immutable and may be used from any thread. */
 typedef struct rg_dataset rg_dataset;
@@ -85,6 +88,12 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *    and below test/ or val/. Classes are numbered in the order of their names. All images are made
  *    grey or RGB as the first one is: 16 bits are cut to 8, palettes are looked up, what is
  *    transparent becomes black; gamma, colour profiles and orientation are not looked at;
+ *  - a folder with images/, PNG or JPEG files, and masks/, PNG files of the same names but for
+ * their endings, or with these below train/ and below test/ or val/ (segmentation). The class of a
+ *    pixel is the sample of a grey mask, or the index of a mask with a palette; 255, or 65535 with
+ *    16 bits, marks pixels that are ignored, unless all masks have 0 and 255 alone: then 255 is
+ *    class 1. A mask has the size of its image and is resized with it, to the nearest pixel.
+ *    classes.txt, if there, names the classes, one a line;
  *  - a tar file, or a folder of tar files, in the layout of WebDataset: members of one name up to
  *    its first dot make a sample, an image (name.jpg, name.jpeg, name.png) and the number of its
  *    class (name.cls). Files whose names begin with test or val are the test part;
@@ -92,7 +101,7 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *    x (n, h, w, c), (n, h, w), (n, w) or (n), of u1, or of f2, f4, f8, which become f32; of more
  *    dimensions the first is h, the last is c, and those between make one. y of u1, i4, i8 is a
  *    class (n) or (n, 1), labels of 0 and 1 (n, classes), or a mask (n, h, w); y of f2, f4, f8
- *    are values (n), (n, k), ...;
+ *    are values (n), (n, k), ... -1 in a mask of i4 or i8 marks pixels that are ignored;
  *  - the name of a set that Debian installs, "fashion-mnist", if no file has that name (package
  *    dataset-fashion-mnist), or "glyphs", a set of 12000 and 2000 images by rg_dataset_glyphs().
  *
@@ -116,7 +125,8 @@ typedef struct rg_dataset_arrays {
     int32_t classes;                        /**< of RG_TARGET_CLASS and RG_TARGET_MASK */
     int64_t targets;                        /**< of an image: labels, values, or pixels of a mask
                                                  (default 1) */
-    const int32_t *labels;                  /**< (count, targets) of classes and masks */
+    const int32_t *labels;                  /**< (count, targets) of classes and masks, in
+                                                 which RG_DATASET_IGNORED may be */
     const float *values;                    /**< (count, targets) of labels and values */
     const char *const *names;               /**< (classes); NULL (default): their numbers */
 } rg_dataset_arrays;
@@ -155,9 +165,13 @@ RG_API const void *rg_dataset_image(const rg_dataset *set, int64_t index);
 RG_API int32_t rg_dataset_label(const rg_dataset *set, int64_t index);
 
 /** The labels or values of one image, `targets` numbers which live as long as the set; NULL for
- *  classes and masks. The classes of the pixels of its mask; NULL for other targets. */
+ *  classes and masks. The classes of the pixels of its mask, RG_DATASET_IGNORED for those that do
+ *  not count; NULL for other targets, and for masks that are not in memory. */
 RG_API const float *rg_dataset_values(const rg_dataset *set, int64_t index);
 RG_API const int32_t *rg_dataset_mask(const rg_dataset *set, int64_t index);
+
+/** Writes the classes of the pixels of a mask (h, w); one in a file is decoded. */
+RG_API rg_status rg_dataset_read_mask(const rg_dataset *set, int64_t index, int32_t *classes);
 
 /** Measures mean and standard deviation of every channel, over all images; of PNG and
  *  JPEG files, over 512 that are evenly distributed. Pixels of u8 count as
@@ -202,7 +216,8 @@ RG_API rg_loader_desc rg_loader_desc_default(void);
 /** A batch, valid until the next call of rg_loader_next, rg_loader_seek or rg_loader_destroy. */
 typedef struct rg_batch {
     const void *images;     /**< (count, h, w, c) of the descriptor's dtype; aligned to 64 bytes */
-    const int32_t *labels;  /**< (count), or (count, targets) for masks; 0 for labels and values */
+    const int32_t *labels;  /**< (count), or (count, targets) for masks; 0 for labels and values.
+                                 Pixels of masks that do not count are RG_DATASET_IGNORED */
     const void *values;     /**< (count, targets) of the descriptor's dtype, for labels and values;
                                  else NULL */
     const int64_t *indices; /**< (count): where each image stands in the set */

@@ -151,6 +151,33 @@ rg_status rg_dataset_fetch(const rg_dataset *set, int64_t index, rg_decoder *dec
                            decoder, to);
 }
 
+rg_status rg_dataset_fetch_mask(const rg_dataset *set, int64_t index, rg_decoder *decoder,
+                                int32_t *to)
+{
+    const rg_dataset *whole = rg_dataset_whole(set);
+    const int32_t *mask = rg_dataset_mask(set, index);
+    if (mask == NULL)
+        return rg_items_decode_mask(whole->items, (size_t)rg_dataset_place(set, index), decoder,
+                                    to);
+    memcpy(to, mask, (size_t)set->info.targets * sizeof *to);
+    return RG_OK;
+}
+
+rg_status rg_dataset_read_mask(const rg_dataset *set, int64_t index, int32_t *classes)
+{
+    rg_decoder decoder = { 0 };
+    RG_CHECK_NOT_NULL(set);
+    RG_CHECK_NOT_NULL(classes);
+    RG_CHECK(set->info.target == RG_TARGET_MASK, RG_INVALID_ARGUMENT,
+             "rg_dataset_read_mask: the images have no masks");
+    RG_CHECK(index >= 0 && index < set->info.count, RG_INVALID_ARGUMENT,
+             "rg_dataset_read_mask: image %lld does not exist; there are %lld", (long long)index,
+             (long long)set->info.count);
+    const rg_status status = rg_dataset_fetch_mask(set, index, &decoder, classes);
+    rg_decoder_release(&decoder);
+    return status;
+}
+
 rg_status rg_dataset_read_image(const rg_dataset *set, int64_t index, void *pixels)
 {
     rg_decoder decoder = { 0 };
@@ -186,7 +213,8 @@ const int32_t *rg_dataset_mask(const rg_dataset *set, int64_t index)
 {
     if (set == NULL || index < 0 || index >= set->info.count || set->info.target != RG_TARGET_MASK)
         return NULL;
-    return rg_dataset_whole(set)->labels + rg_dataset_place(set, index) * set->info.targets;
+    const int32_t *labels = rg_dataset_whole(set)->labels;
+    return labels != NULL ? labels + rg_dataset_place(set, index) * set->info.targets : NULL;
 }
 
 /* ---- parts ---- */

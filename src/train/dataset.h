@@ -21,7 +21,7 @@ struct rg_dataset {
     bool resized; /* images were made to fit the size */
     bool decoded; /* images come from PNG and JPEG files, in memory or not */
     size_t pixel_bytes, image_bytes;
-    int32_t *labels; /* (count), or (count, targets) for masks; NULL for labels and values */
+    int32_t *labels; /* (count), or (count, targets) for masks in memory; else NULL */
     float *values;   /* (count, targets) of labels and values; else NULL */
     char **names;    /* (classes), each with a 0 byte; one block for all of them */
     size_t name_bytes;
@@ -67,6 +67,10 @@ rg_status rg_npz_read(const char *path, rg_dataset_part part, rg_dataset *set);
 rg_status rg_image_folder_read(const char *folder, rg_dataset_part part,
                                const rg_dataset_options *options, rg_dataset *set);
 
+bool rg_masks_are_here(const char *folder);
+rg_status rg_mask_folder_read(const char *folder, rg_dataset_part part,
+                              const rg_dataset_options *options, rg_dataset *set);
+
 bool rg_tar_is_here(const char *folder);
 bool rg_tar_is_name(const char *path);
 rg_status rg_tar_read(const char *path, rg_dataset_part part, const rg_dataset_options *options,
@@ -76,6 +80,10 @@ rg_status rg_tar_read(const char *path, rg_dataset_part part, const rg_dataset_o
 struct rg_decoder;
 rg_status rg_dataset_fetch(const rg_dataset *set, int64_t index, struct rg_decoder *decoder,
                            void *to, const void **pixels);
+
+/* The same for the classes of its mask, which are written to `to`, (targets). */
+rg_status rg_dataset_fetch_mask(const rg_dataset *set, int64_t index, struct rg_decoder *decoder,
+                                int32_t *to);
 
 /* "holds no test part" */
 rg_status rg_dataset_no_part(rg_dataset_part part);

@@ -62,8 +62,9 @@ static rg_status copy_targets(const rg_dataset_arrays *a, rg_dataset *set)
         memcpy(set->values, a->values, count * sizeof *set->values);
         return RG_OK;
     }
+    const int32_t least = a->target == RG_TARGET_MASK ? RG_DATASET_IGNORED : 0;
     for (size_t i = 0; i < count; i++)
-        RG_CHECK(a->labels[i] >= 0 && a->labels[i] < a->classes, RG_INVALID_ARGUMENT,
+        RG_CHECK(a->labels[i] >= least && a->labels[i] < a->classes, RG_INVALID_ARGUMENT,
                  "rg_dataset_create: label %zu is %d, but there are %d classes", i, a->labels[i],
                  a->classes);
     RG_TRY(rg_allocate_array(count, sizeof *set->labels, &set->labels));

@@ -92,6 +92,8 @@ static rg_status open_folder(const char *folder, rg_dataset_part part, const rg_
         return open_idx(folder, part, set);
     if (rg_npy_is_here(folder))
         return rg_npy_read_folder(folder, part, set);
+    if (rg_masks_are_here(folder))
+        return rg_mask_folder_read(folder, part, o, set);
     if (rg_tar_is_here(folder))
         return rg_tar_read(folder, part, o, set);
     return rg_image_folder_read(folder, part, o, set);

@@ -108,11 +108,10 @@ static rg_status decode(rg_decoder *d, const void *bytes, size_t size, const rg_
 rg_status rg_image_decode(rg_decoder *d, const void *bytes, size_t size, const rg_image_form *form,
                           unsigned char *to)
 {
-    rg_extent was;
-    RG_TRY(decode(d, bytes, size, form, to, &was));
-    if (was.height == form->size.height && was.width == form->size.width)
+    RG_TRY(decode(d, bytes, size, form, to, &d->was));
+    if (d->was.height == form->size.height && d->was.width == form->size.width)
         return RG_OK;
-    return rg_resize_cover(&d->resizer, d->pixels.data, was, form->channels, to, form->size);
+    return rg_resize_cover(&d->resizer, d->pixels.data, d->was, form->channels, to, form->size);
 }
 
 rg_status rg_decoder_read(rg_decoder *d, int file, uint64_t at, uint64_t size)

@@ -34,6 +34,7 @@ typedef struct rg_image_form {
 typedef struct rg_decoder {
     rg_buffer bytes, pixels, converted;
     rg_resizer resizer;
+    rg_extent was; /* the size of the image that was decoded last, before it was resized */
 } rg_decoder;
 void rg_decoder_release(rg_decoder *decoder);
 

@@ -135,6 +135,7 @@ static rg_status check_item(const rg_items *items, size_t index, rg_decoder *dec
     const rg_image_form *form = &items->form;
     rg_image_header header = { 0 };
     rg_status status = read_header(items, item, decoder, &header);
+    decoder->was = header.size;
     if (status == RG_OK && !form->resize &&
         (header.size.height != form->size.height || header.size.width != form->size.width))
         status = rg_fail(RG_MALFORMED,
@@ -160,10 +161,14 @@ typedef struct pass {
     const rg_items *items;
     unsigned char *pixels; /* of all images; NULL: headers are checked alone */
     size_t image_bytes;
+    int32_t *classes;   /* of all masks; NULL: they are checked alone */
+    int64_t targets;    /* pixels of a mask */
+    bool is_mask_check; /* images are not looked at */
     _Atomic size_t next;
     pthread_mutex_t lock; /* of what follows */
     bad_image *bad;       /* (KEPT), by index */
     size_t kept, found;   /* of bad images: those in the list, all of them */
+    rg_mask_classes present;
 } pass;
 
 /* Keeps those that come first, in their order, whichever thread finds them. */
@@ -185,17 +190,34 @@ static void keep_bad(pass *p, size_t index, rg_status status)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* Decodes or checks one image and its mask. */
+static rg_status pass_item(pass *p, size_t i, rg_decoder *decoder, rg_mask_classes *present)
+{
+    if (p->is_mask_check)
+        decoder->was = (rg_extent){ 0, 0 };
+    else
+        RG_TRY(p->pixels != NULL
+                   ? rg_items_decode(p->items, i, decoder, p->pixels + i * p->image_bytes)
+                   : check_item(p->items, i, decoder));
+    if (!p->items->has_masks)
+        return RG_OK;
+    return rg_items_check_mask(p->items, i, decoder, decoder->was, present,
+                               p->classes != NULL ? p->classes + (int64_t)i * p->targets : NULL);
+}
+
 static void *pass_main(void *context)
 {
     pass *p = context;
     rg_decoder decoder = { 0 };
+    rg_mask_classes present = { .largest = -1 };
     for (size_t i; (i = atomic_fetch_add(&p->next, 1)) < p->items->count;) {
-        const rg_status status = p->pixels != NULL ? rg_items_decode(p->items, i, &decoder,
-                                                                     p->pixels + i * p->image_bytes)
-                                                   : check_item(p->items, i, &decoder);
+        const rg_status status = pass_item(p, i, &decoder, &present);
         if (status != RG_OK)
             keep_bad(p, i, status);
     }
+    pthread_mutex_lock(&p->lock);
+    rg_mask_classes_join(&p->present, &present);
+    pthread_mutex_unlock(&p->lock);
     rg_decoder_release(&decoder);
     return NULL;
 }
@@ -231,6 +253,7 @@ static rg_status pass_over(pass *p, const rg_dataset_options *options)
     pthread_t threads[MOST];
     int32_t started = 0;
     const int32_t wanted = rg_decoder_threads(options->threads);
+    p->present.largest = -1;
     RG_TRY(rg_allocate_array(KEPT, sizeof *p->bad, &p->bad));
     pthread_mutex_init(&p->lock, NULL);
     while (started < wanted - 1 && started + 1 < (int64_t)p->items->count &&
@@ -282,11 +305,42 @@ static rg_status find_form(rg_items *items, const rg_dataset_options *options)
     return RG_OK;
 }
 
-static rg_status copy_labels(const rg_items *items, rg_dataset *set)
+/* Masks are decoded with their images, in memory or not. */
+static rg_status make_labels(const rg_items *items, rg_dataset *set, bool in_memory)
 {
+    if (items->has_masks)
+        return in_memory ? rg_allocate_array(items->count * (size_t)set->info.targets,
+                                             sizeof *set->labels, &set->labels)
+                         : RG_OK;
     RG_TRY(rg_allocate_array(items->count, sizeof *set->labels, &set->labels));
     for (size_t i = 0; i < items->count; i++)
         set->labels[i] = items->list[i].label;
+    return RG_OK;
+}
+
+rg_status rg_items_check_masks(rg_items *items, const rg_dataset_options *options)
+{
+    pass p = { .items = items, .is_mask_check = true };
+    RG_TRY(pass_over(&p, options));
+    rg_mask_classes_join(&items->present, &p.present);
+    return RG_OK;
+}
+
+/* Bytes of all pixels, and of all masks. */
+static rg_status count_bytes(const rg_items *items, rg_dataset *set, size_t *bytes)
+{
+    size_t masks = (size_t)set->info.height * sizeof *set->labels;
+    RG_TRY(rg_dataset_check(set, bytes));
+    if (!items->has_masks)
+        return RG_OK;
+    set->info.target = RG_TARGET_MASK;
+    set->info.targets = set->info.height * set->info.width;
+    RG_CHECK(set->info.targets <= INT32_MAX &&
+                 rg_multiply((size_t)set->info.width, masks, &masks) &&
+                 rg_multiply(items->count, masks, &masks) && masks <= INT64_MAX - *bytes,
+             RG_MALFORMED, "masks of %lld x %lld pixels do not fit in memory",
+             (long long)set->info.height, (long long)set->info.width);
+    *bytes += masks;
     return RG_OK;
 }
 
@@ -301,14 +355,21 @@ static rg_status fill(rg_items *items, const rg_dataset_options *options, rg_dat
     set->info.dtype = RG_U8;
     set->resized = items->form.resize;
     set->decoded = true;
-    RG_TRY(copy_labels(items, set));
-    RG_TRY(rg_dataset_check(set, &bytes));
-    pass p = { .items = items, .image_bytes = set->image_bytes };
-    if (bytes <= (uint64_t)options->memory_bytes) {
+    RG_TRY(count_bytes(items, set, &bytes));
+    pass p = { .items = items, .image_bytes = set->image_bytes, .targets = set->info.targets };
+    const bool in_memory = bytes <= (uint64_t)options->memory_bytes;
+    RG_TRY(make_labels(items, set, in_memory));
+    if (in_memory) {
         RG_TRY(rg_dataset_allocate(set, UINT64_MAX));
         p.pixels = (unsigned char *)set->pixels;
+        p.classes = items->has_masks ? set->labels : NULL;
     }
     RG_TRY(pass_over(&p, options));
+    if (items->has_masks) {
+        RG_TRY(rg_items_settle_classes(items, &p.present, p.classes,
+                                       set->info.count * set->info.targets));
+        set->info.classes = items->classes;
+    }
     if (p.pixels == NULL) {
         set->items = items;
         rg_dataset_say(options, "%lld images are read while training: decoded they have %.1f GB",

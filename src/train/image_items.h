@@ -7,11 +7,11 @@
 #define RG_TRAIN_IMAGE_ITEMS_H
 
 #include "train/dataset.h"
-#include "train/image_file.h"
+#include "train/mask_image.h"
 
 typedef struct rg_item {
-    int32_t file, label;
-    uint64_t at, size; /* bytes of the file; size 0: all of them */
+    int32_t file, label; /* where there are masks: the file of the mask in place of a label */
+    uint64_t at, size;   /* bytes of the file; size 0: all of them */
 } rg_item;
 
 typedef struct rg_items {
@@ -21,6 +21,10 @@ typedef struct rg_items {
     rg_item *list;
     size_t count, capacity;
     rg_image_form form;
+    bool has_masks;
+    bool marks_are_ones;     /* see rg_mask_form */
+    int32_t classes;         /* of masks; 0: as many as they have */
+    rg_mask_classes present; /* in these masks and in those of the other part of the set */
 } rg_items;
 
 rg_status rg_items_create(const char *root, rg_items **items);
@@ -33,6 +37,23 @@ rg_status rg_items_add(rg_items *items, rg_item item);
 /* Decodes an image, (h, w, c) of items->form. Sentences name its file. */
 rg_status rg_items_decode(const rg_items *items, size_t index, rg_decoder *decoder,
                           unsigned char *to);
+
+/* The same for the classes of its mask, (h, w). */
+rg_status rg_items_decode_mask(const rg_items *items, size_t index, rg_decoder *decoder,
+                               int32_t *to);
+
+/* Checks a mask: its size, that of its image unless that is 0 x 0, and its classes, which are added
+ * to `present`. Writes them as above unless `to` is NULL. */
+rg_status rg_items_check_mask(const rg_items *items, size_t index, rg_decoder *decoder,
+                              rg_extent image, rg_mask_classes *present, int32_t *to);
+
+/* Checks all masks, not the images, and adds their classes to items->present. */
+rg_status rg_items_check_masks(rg_items *items, const rg_dataset_options *options);
+
+/* When items->present is known: decides what marks mean, and how many classes there are. `mine`:
+ * the classes in these masks alone; `to`: those of all pixels, (count), or NULL. */
+rg_status rg_items_settle_classes(rg_items *items, const rg_mask_classes *mine, int32_t *to,
+                                  int64_t count);
 
 /* Fills a set with these images, which then owns them: in memory where they fit the options, else
  * as a list. All images that cannot be used are named by options->say, then one sentence fails. */

@@ -63,6 +63,8 @@ static void take_targets(const rg_loader *loader, int64_t index, int64_t i, rg_l
     const int64_t count = set->info.targets;
     const float *values = rg_dataset_values(set, index);
     const int32_t *mask = rg_dataset_mask(set, index);
+    if (set->info.target == RG_TARGET_MASK && mask == NULL)
+        return; /* it is decoded with its image */
     if (mask != NULL)
         memcpy(to->labels + i * count, mask, (size_t)count * sizeof *mask);
     else
@@ -120,14 +122,25 @@ static rg_loader_slot *find_work(rg_loader *loader)
     return &loader->ring[(loader->begun - 1) % buffers];
 }
 
+/* Makes image i of a batch, and its mask unless that is in memory. */
+static rg_status make_image(rg_loader_worker *w, rg_loader_slot *to, int64_t i)
+{
+    const rg_dataset *set = w->loader->set;
+    const int64_t index = to->indices[i];
+    RG_TRY(rg_loader_write_image(w, to->batch.epoch, index,
+                                 to->images + (size_t)i * w->loader->image_bytes));
+    if (set->info.target != RG_TARGET_MASK || rg_dataset_mask(set, index) != NULL)
+        return RG_OK;
+    return rg_dataset_fetch_mask(set, index, &w->decoder, to->labels + i * set->info.targets);
+}
+
 /* Makes images `first` to `end` of a batch. The sentence of the first bad one is kept. */
 static void make_images(rg_loader_worker *w, rg_loader_slot *to, int64_t first, int64_t end)
 {
     rg_loader *loader = w->loader;
     for (int64_t i = first; i < end && !atomic_load_explicit(&loader->hurry, memory_order_relaxed);
          i++) {
-        const rg_status status = rg_loader_write_image(
-            w, to->batch.epoch, to->indices[i], to->images + (size_t)i * loader->image_bytes);
+        const rg_status status = make_image(w, to, i);
         if (status == RG_OK)
             continue;
         pthread_mutex_lock(&loader->lock);

@@ -241,6 +241,8 @@ rg_status rg_network_add_results(rg_network *network, const rg_network_desc *opt
     rg_loss_desc loss = rg_loss_desc_default();
     loss.labels = rows ? RG_LOSS_CLASS_LABELS : RG_LOSS_DENSE_LABELS;
     loss.kind = rg_network_loss(options);
+    loss.has_ignored = options->target == RG_TARGET_MASK; /* such pixels add 0, and count */
+    loss.ignored = loss.has_ignored ? RG_DATASET_IGNORED : 0;
     network->logits = logits;
     network->label_desc =
         rg_tensor_desc_dense(rows ? RG_I32 : options->dtype, desc->rank - rows, desc->dims);

@@ -244,12 +244,14 @@ static rg_status use_images(rg_dataset *set, npy_array *x)
 
 /* ---- y ---- */
 
-static rg_status label_at(const npy_array *y, int64_t i, int32_t *label)
+/* In signed masks -1 marks pixels that are ignored. */
+static rg_status label_at(const npy_array *y, int64_t i, bool is_mask, int32_t *label)
 {
     const int64_t value = y->h.dtype == RG_U8    ? ((const uint8_t *)y->data)[i]
                           : y->h.dtype == RG_I32 ? ((const int32_t *)y->data)[i]
                                                  : ((const int64_t *)y->data)[i];
-    RG_CHECK(value >= 0 && value < RG_DATASET_CLASSES, RG_MALFORMED,
+    const int64_t least = is_mask ? RG_DATASET_IGNORED : 0;
+    RG_CHECK(value >= least && value < RG_DATASET_CLASSES, RG_MALFORMED,
              "label %lld is %lld; labels must be between 0 and %d", (long long)i, (long long)value,
              RG_DATASET_CLASSES - 1);
     *label = (int32_t)value;
@@ -287,11 +289,12 @@ static rg_status find_target(const npy_array *y, int64_t count, rg_target_kind *
 }
 
 /* Classes, of images or of pixels; `to` may be NULL. */
-static rg_status use_classes(const npy_array *y, int64_t count, int32_t *to, int32_t *largest)
+static rg_status use_classes(const npy_array *y, int64_t count, bool is_mask, int32_t *to,
+                             int32_t *largest)
 {
     for (int64_t i = 0; i < count; i++) {
         int32_t label = 0;
-        RG_TRY(label_at(y, i, &label));
+        RG_TRY(label_at(y, i, is_mask, &label));
         *largest = label > *largest ? label : *largest;
         if (to != NULL)
             to[i] = label;
@@ -320,16 +323,17 @@ static rg_status use_labels(const npy_array *y, int64_t count, rg_dataset *set, 
     int64_t targets = 1;
     RG_TRY(find_target(y, count, &target, &targets));
     const bool classes = target == RG_TARGET_CLASS || target == RG_TARGET_MASK;
+    const bool is_mask = target == RG_TARGET_MASK;
     const int64_t all = y->h.dims[0] * targets;
     if (!classes)
         *largest = (int32_t)targets - 1;
     if (set == NULL)
-        return classes ? use_classes(y, all, NULL, largest) : RG_OK;
+        return classes ? use_classes(y, all, is_mask, NULL, largest) : RG_OK;
     set->info.target = target;
     set->info.targets = targets;
     if (classes) {
         RG_TRY(rg_allocate_array((size_t)all, sizeof *set->labels, &set->labels));
-        return use_classes(y, all, set->labels, largest);
+        return use_classes(y, all, is_mask, set->labels, largest);
     }
     RG_TRY(rg_allocate_array((size_t)all, sizeof *set->values, &set->values));
     return use_values(y, all, target == RG_TARGET_LABELS, set->values);

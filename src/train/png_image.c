@@ -80,6 +80,8 @@ static rg_status read_header(rg_png *png, const unsigned char *bytes, size_t siz
         height, width, (unsigned long long)file_size);
     png->width = width;
     png->height = height;
+    png->kind = kind;
+    png->depth = depth;
     png->indexed = kind == 3;
     png->channels = kind == 0 || kind == 4 ? 1 : 3;
     return RG_OK;

@@ -9,6 +9,7 @@
 typedef struct rg_png {
     int64_t height, width;
     int channels;        /* 1 or 3 of the colours, transparency not counted */
+    int kind, depth;     /* the colour type of PNG, and bits of a sample */
     bool indexed;        /* pixels are numbers of colours in a palette */
     unsigned char *kept; /* the chunks that matter, in a row */
     size_t kept_bytes, capacity;

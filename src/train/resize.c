@@ -131,8 +131,7 @@ static void filter_columns(const filter *f, int64_t i, const unsigned char *rows
         to[j] = rounded(sums[j]);
 }
 
-/* The size that covers `size` with the proportions of `of`; the longer side is rounded. */
-static rg_extent covering(rg_extent of, rg_extent size)
+rg_extent rg_resize_covering(rg_extent of, rg_extent size)
 {
     const double rows = (double)size.height / (double)of.height;
     const double columns = (double)size.width / (double)of.width;
@@ -149,7 +148,7 @@ static rg_extent covering(rg_extent of, rg_extent size)
 rg_status rg_resize_cover(rg_resizer *r, const unsigned char *from, rg_extent of, int64_t channels,
                           unsigned char *to, rg_extent size)
 {
-    const rg_extent whole = covering(of, size);
+    const rg_extent whole = rg_resize_covering(of, size);
     const direction across = { of.width, whole.width, (whole.width - size.width) / 2, size.width };
     const direction down = { of.height, whole.height, (whole.height - size.height) / 2,
                              size.height };

@@ -25,6 +25,9 @@ typedef struct rg_extent {
     int64_t height, width;
 } rg_extent;
 
+/* The size that covers `size` with the proportions of `of`; the longer side is rounded. */
+rg_extent rg_resize_covering(rg_extent of, rg_extent size);
+
 /* Resizes (h, w, c) so that it just covers `size`, with its proportions kept, and writes the middle
  * of that, (size.height, size.width, c). */
 rg_status rg_resize_cover(rg_resizer *resizer, const unsigned char *from, rg_extent of,

@@ -60,6 +60,7 @@ static const struct entry {
     { "best_accuracy", REAL, AT(best_accuracy), 0, 0 },
     { "resize", INTEGER, AT(resize), 0, 1, .optional = true },
     { "score", REAL, AT(score), 0, 0, .optional = true },
+    { "weight", REAL, AT(weight), 0, 0, .optional = true },
     { "target", CLASSES, AT(network.target), 0, RG_TARGET_MASK, .optional = true },
     { "targets", INTEGER, AT(network.outputs), 0, INT32_MAX, .optional = true },
     { "loss_kind", CLASSES, AT(network.loss), 0, RG_LOSS_KULLBACK_LEIBLER, .optional = true },
@@ -281,6 +282,8 @@ static rg_status read_texts(const source *s, rg_run_state *c)
     }
     c->network.has_loss =
         c->network.target == RG_TARGET_LABELS || c->network.target == RG_TARGET_VALUES;
+    if (rg_safetensors_metadata(s->file, "weight") == NULL)
+        c->weight = (double)c->images; /* as older versions counted */
     for (int64_t i = 0; i < c->network.channels; i++)
         RG_CHECK(c->deviation[i] > 0, RG_MALFORMED,
                  "%s: a standard deviation is not greater than 0", s->path);

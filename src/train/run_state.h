@@ -24,7 +24,7 @@ typedef struct rg_run_state {
     int64_t epoch, position, steps, batches;
     /* of the epoch under way: images so far, those that were right, the sum of their losses */
     int64_t images, right;
-    double loss, score;
+    double loss, score, weight; /* weight: what means of both are divided by */
     /* the best epoch so far, by validation */
     double best_accuracy;
     int64_t best_epoch;

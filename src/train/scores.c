@@ -103,11 +103,29 @@ double rg_scored_loss(const rg_scored *s, int64_t image)
     const rg_loss_kind kind = rg_network_loss(s->network);
     const int64_t count = rg_network_targets(s->network), classes = s->network->classes;
     double sum = 0;
-    for (int64_t i = 0; i < count; i++)
-        sum += has_rows(s)
-                   ? log_sum(s, image, i) - output_at(s, image, i * classes + label_at(s, image, i))
-                   : element_loss(kind, output_at(s, image, i), target_at(s, image, i));
+    for (int64_t i = 0; i < count; i++) {
+        if (!has_rows(s))
+            sum += element_loss(kind, output_at(s, image, i), target_at(s, image, i));
+        else if (label_at(s, image, i) != RG_DATASET_IGNORED)
+            sum += log_sum(s, image, i) - output_at(s, image, i * classes + label_at(s, image, i));
+    }
     return sum / (double)count;
+}
+
+double rg_scored_weight(const rg_scored *s, int64_t image)
+{
+    const int64_t count = rg_network_targets(s->network);
+    int64_t counted = 0;
+    if (s->network->target != RG_TARGET_MASK)
+        return 1;
+    for (int64_t i = 0; i < count; i++)
+        counted += label_at(s, image, i) != RG_DATASET_IGNORED;
+    return (double)counted / (double)count;
+}
+
+double rg_weighted_mean(double sum, double weight)
+{
+    return weight > 0 ? sum / weight : 0;
 }
 
 /* ---- scores ---- */

@@ -22,12 +22,20 @@ int64_t rg_network_outputs(const rg_network_desc *network);
 /* The loss that the network is trained with. */
 rg_loss_kind rg_network_loss(const rg_network_desc *network);
 
-/* The loss of one image, in double. */
+/* The loss of one image, in double: the mean over its targets. Pixels of masks that are ignored add
+ * 0 and count, here and on devices: so batches may be cut anywhere. */
 double rg_scored_loss(const rg_scored *s, int64_t image);
 
+/* What losses and scores of an image are to be divided by in means over images: 1, or for masks the
+ * share of pixels that are not ignored. */
+double rg_scored_weight(const rg_scored *s, int64_t image);
+
 /* Classes: 1 if the answer is right, else 0. Labels and masks: the share of labels or pixels that
- * are right. Values: the mean absolute error. */
+ * are right; ignored pixels are not. Values: the mean absolute error. */
 double rg_scored_score(const rg_scored *s, int64_t image);
+
+/* A mean of sums of losses or scores; 0 where nothing counts. */
+double rg_weighted_mean(double sum, double weight);
 
 /* Whether the class is among the five most probable. */
 bool rg_scored_in_top5(const rg_scored *s, int64_t image);

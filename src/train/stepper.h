@@ -31,6 +31,7 @@ typedef struct rg_outcome {
     int64_t top5;          /* of evaluations: classes among the five most probable */
     double loss;           /* the mean over its images */
     double score;          /* the sum over its images; see scores.h */
+    double weight;         /* the same: the images, or of masks the share that counts */
 } rg_outcome;
 
 typedef struct rg_stepper rg_stepper;

@@ -170,6 +170,7 @@ static rg_outcome part_outcome(const rg_stepper *t, const rg_step_slot *s, int32
     for (int64_t i = part->first; i < part->first + part->count; i++) {
         const double score = rg_scored_score(&scored, i);
         outcome.score += score;
+        outcome.weight += rg_scored_weight(&scored, i);
         outcome.right += classes && score > 0;
         outcome.top5 += classes && s == &t->evaluation && rg_scored_in_top5(&scored, i);
     }
@@ -190,6 +191,7 @@ static rg_outcome sum_outcomes(const rg_outcome *parts, int32_t count)
         sum.images += parts[i].images;
         sum.right += parts[i].right;
         sum.score += parts[i].score;
+        sum.weight += parts[i].weight;
         sum.loss += parts[i].loss * (double)parts[i].images;
     }
     sum.loss /= (double)sum.images;

@@ -315,14 +315,14 @@ static rg_trainer_progress progress_of(const rg_trainer *t)
                                   .images = s->images,
                                   .of = t->images,
                                   .right = s->right,
-                                  .loss = s->images > 0 ? s->loss / (double)s->images : 0,
+                                  .loss = rg_weighted_mean(s->loss, s->weight),
                                   .steps = rg_stepper_steps(t->stepper),
                                   .batches = rg_stepper_batches(t->stepper),
                                   .rate = t->rate,
                                   .finished = s->epoch,
                                   .best_epoch = s->best_epoch,
                                   .best_accuracy = s->best_accuracy,
-                                  .score = s->images > 0 ? s->score / (double)s->images : 0 };
+                                  .score = rg_weighted_mean(s->score, s->weight) };
 }
 
 static void tell(watcher *w)
@@ -367,6 +367,7 @@ static rg_status count_outcome(watcher *w, const rg_outcome *outcome)
     s->images += outcome->images;
     s->right += outcome->right;
     s->score += outcome->score;
+    s->weight += outcome->weight;
     s->loss += outcome->loss * (double)outcome->images;
     return RG_OK;
 }
@@ -397,7 +398,7 @@ static rg_status end_epoch(watcher *w)
     rg_run_state *s = &w->t->state;
     s->epoch++;
     s->position = s->images = s->right = 0;
-    s->loss = s->score = 0;
+    s->loss = s->score = s->weight = 0;
     const bool values = s->network.target == RG_TARGET_VALUES;
     const rg_report_epoch epoch = { .epoch = s->epoch,
                                     .train_loss = p->loss,

@@ -91,21 +91,22 @@ static void take_predictions(const rg_trainer *trainer, const rg_batch *batch,
     }
 }
 
-static void add_outcome(rg_trainer_result *sum, const rg_outcome *outcome)
+static void add_outcome(rg_trainer_result *sum, double *weight, const rg_outcome *outcome)
 {
     sum->score += outcome->score;
+    *weight += outcome->weight;
     sum->top5 += (double)outcome->top5;
     sum->images += outcome->images;
     sum->right += outcome->right;
     sum->loss += outcome->loss * (double)outcome->images;
 }
 
-/* Sums become means. */
-static void finish_result(rg_trainer *trainer, rg_trainer_result *sum)
+/* Sums become means over all images, or of masks over all pixels that count. */
+static void finish_result(rg_trainer *trainer, double weight, rg_trainer_result *sum)
 {
     const rg_target_kind target = trainer->state.network.target;
-    sum->loss /= (double)sum->images;
-    sum->score /= (double)sum->images;
+    sum->loss = rg_weighted_mean(sum->loss, weight);
+    sum->score = rg_weighted_mean(sum->score, weight);
     sum->accuracy = target == RG_TARGET_VALUES ? (double)NAN : sum->score;
     sum->top5 = target == RG_TARGET_CLASS ? sum->top5 / (double)sum->images : (double)NAN;
     sum->iou = rg_stepper_take_iou(trainer->stepper);
@@ -115,6 +116,7 @@ static rg_status evaluate_batches(rg_trainer *trainer, rg_loader *loader, float 
                                   rg_prediction predictions[], rg_trainer_result *result)
 {
     rg_trainer_result sum = { 0 };
+    double weight = 0;
     rg_batch batch;
     do {
         rg_outcome outcome;
@@ -122,11 +124,11 @@ static rg_status evaluate_batches(rg_trainer *trainer, rg_loader *loader, float 
         RG_TRY(rg_stepper_evaluate(trainer->stepper, batch.images,
                                    batch.values != NULL ? batch.values : batch.labels, batch.count,
                                    probabilities, &outcome));
-        add_outcome(&sum, &outcome);
+        add_outcome(&sum, &weight, &outcome);
         if (predictions != NULL)
             take_predictions(trainer, &batch, probabilities, predictions);
     } while (!batch.last);
-    finish_result(trainer, &sum);
+    finish_result(trainer, weight, &sum);
     *result = sum;
     return RG_OK;
 }
@@ -212,11 +214,12 @@ static rg_status evaluate_together(rg_trainer *trainer, const rg_dataset *set,
     if (status == RG_OK)
         status = rg_stepper_join_overlaps(trainer->stepper);
     rg_trainer_result sum = { 0 };
+    double weight = 0;
     for (int64_t i = 0; i < rounds * ranks; i++)
-        add_outcome(&sum, &all[i % ranks * rounds + i / ranks]);
+        add_outcome(&sum, &weight, &all[i % ranks * rounds + i / ranks]);
     rg_release(allocator, all, (size_t)ranks * bytes);
     RG_TRY(status);
-    finish_result(trainer, &sum);
+    finish_result(trainer, weight, &sum);
     *result = sum;
     return RG_OK;
 }

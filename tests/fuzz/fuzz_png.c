@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* PNG: a byte of choices, then one image in memory; or a data set of two classes, whose names and
- * images stand in the input, each behind its length. */
+ * images stand in the input, each behind its length; or a mask, or a data set of two images with
+ * masks and names of classes. */
 #include "fuzz_data.h"
 
+#include "train/mask_image.h"
 #include "train/png_image.h"
 
 #include <sys/stat.h>
@@ -25,6 +27,47 @@ static void read_one(const uint8_t *data, size_t size)
         }
     }
     rg_png_end(&png);
+}
+
+/* As it is, and resized. */
+static void read_mask(const uint8_t *data, size_t size)
+{
+    enum { SIDE = 5 };
+    rg_decoder decoder = { 0 };
+    rg_mask_classes classes = { .largest = -1 };
+    rg_mask_form form = { .size = { SIDE, SIDE + 4 } };
+    rg_mask mask;
+    int32_t small[SIDE * (SIDE + 4)];
+    if (FUZZ_TRY(rg_mask_read_size(data, size, &mask.size)) &&
+        mask.size.height <= MOST_PIXELS / mask.size.width &&
+        FUZZ_TRY(rg_mask_read(&decoder, data, size, &mask))) {
+        rg_mask_add_classes(&mask, &classes);
+        FUZZ_CHECK(classes.largest < RG_DATASET_CLASSES);
+        rg_mask_write(&mask, &form, small);
+        for (int i = 0; i < SIDE * (SIDE + 4); i++)
+            FUZZ_CHECK(small[i] >= RG_DATASET_IGNORED && small[i] <= classes.largest);
+    }
+    rg_decoder_release(&decoder);
+}
+
+static void use_masks(fuzz_input *input, bool repair)
+{
+    static const char *const names[] = { "images/a.png", "masks/a.png", "images/b.png",
+                                         "masks/b.png", "classes.txt" };
+    fuzz_clear();
+    mkdir(fuzz_path("images"), 0777);
+    mkdir(fuzz_path("masks"), 0777);
+    for (int i = 0; i < 5; i++) {
+        size_t taken;
+        uint8_t *file = fuzz_take(input, fuzz_word(input), &taken);
+        if (repair)
+            fuzz_repair_png(file, taken);
+        if (i < 4 || taken > 0)
+            fuzz_file(names[i], file, taken);
+        free(file);
+    }
+    fuzz_use_dataset(fuzz_path(""));
+    fuzz_clear();
 }
 
 /* A folder's name may be any bytes but '/' and 0; one that begins with a dot is another folder. */
@@ -56,6 +99,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_input input = { data, size };
     const uint8_t choice = fuzz_byte(&input);
     const bool repair = (choice & 1) != 0;
+    if ((choice & 10) == 10) {
+        use_masks(&input, repair);
+        return 0;
+    }
     if ((choice & 2) != 0) {
         const char *below = (choice & 4) != 0 ? "train/" : "";
         fuzz_clear();
@@ -70,7 +117,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t *image = fuzz_take(&input, input.size, &taken);
     if (repair)
         fuzz_repair_png(image, taken);
-    read_one(image, taken);
+    if ((choice & 8) != 0)
+        read_mask(image, taken);
+    else
+        read_one(image, taken);
     free(image);
     return 0;
 }

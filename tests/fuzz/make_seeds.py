@@ -234,6 +234,7 @@ def png_seeds():
     for name, data in images.items():
         put("png", name, b"\0" + data)
         put("png", name + "_repaired", b"\1" + data)
+        put("png", name + "_mask", b"\x08" + data)
     first, second = images["grey"], images["rgb"]
 
     def group(name, members):
@@ -241,6 +242,11 @@ def png_seeds():
                 + b"".join(struct.pack("<H", len(data)) + data for data in members))
     put("png", "folder", b"\3" + group(b"cat", [first, first]) + group(b"dog", [first, second]))
     put("png", "folder_train", b"\7" + group(b"a\xff", [second, first]) + group(b"b", [second, second]))
+    deep = png(3, 2, 16, 0, bytes(14))
+    put("png", "mask_deep", b"\x08" + deep)
+    files = [first, png(3, 2, 2, 3, b"\0\x10\0\x20", chunk(b"PLTE", bytes(9))), first, deep, b"sky\nroad\ncar\n"]
+    for name, members in (("masks", files[:4]), ("masks_named", files)):
+        put("png", name, b"\x0b" + b"".join(struct.pack("<H", len(data)) + data for data in members))
     dictionary("png", ["IHDR", "IDAT", "IEND", "PLTE", "tRNS", "gAMA", b"\x89PNG\r\n\x1a\n"])
 
 

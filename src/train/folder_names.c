@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Folders: lists of the names in them. */
+#include "train/folder_names.h"
+#include "train/image_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const rg_allocator *const memory = &rg_default_allocator;
+
+rg_status rg_path_blame(const char *path, rg_status status)
+{
+    if (status != RG_OK)
+        rg_path_prefix(path);
+    return status;
+}
+
+void rg_name_list_release(rg_name_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        rg_release(memory, list->names[i], strlen(list->names[i]) + 1);
+    rg_release(memory, list->names, list->capacity * sizeof *list->names);
+    *list = (rg_name_list){ 0 };
+}
+
+rg_status rg_name_list_add(rg_name_list *list, const char *name)
+{
+    void *copy;
+    RG_TRY(
+        rg_grow(memory, (void **)&list->names, &list->capacity, list->count, sizeof *list->names));
+    RG_TRY(rg_allocate(memory, strlen(name) + 1, &copy));
+    list->names[list->count++] = strcpy(copy, name);
+    return RG_OK;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+bool rg_folder_exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+rg_status rg_entry_is_folder(const char *path, bool *wanted, int64_t *skipped)
+{
+    (void)skipped;
+    struct stat info;
+    RG_CHECK(stat(path, &info) == 0, RG_IO, "cannot be opened: %s", strerror(errno));
+    *wanted = S_ISDIR(info.st_mode);
+    return RG_OK;
+}
+
+static const char *kind_of(mode_t mode)
+{
+    return S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
+rg_status rg_entry_is_image(const char *path, bool *wanted, int64_t *skipped)
+{
+    struct stat info;
+    *wanted = rg_image_is_name(path);
+    *skipped += !*wanted;
+    if (!*wanted)
+        return RG_OK;
+    RG_CHECK(stat(path, &info) == 0, RG_IO, "cannot be opened: %s", strerror(errno));
+    *wanted = !S_ISDIR(info.st_mode);
+    *skipped += !*wanted;
+    RG_CHECK(S_ISREG(info.st_mode) || !*wanted, RG_IO, "this is %s, not an image",
+             kind_of(info.st_mode));
+    return RG_OK;
+}
+
+rg_status rg_folder_list(const char *folder, rg_entry_check *check, rg_name_list *list,
+                         int64_t *skipped)
+{
+    DIR *open = opendir(folder);
+    rg_status status = RG_OK;
+    if (open == NULL)
+        status = rg_path_blame(folder, rg_fail(RG_IO, "cannot be opened: %s", strerror(errno)));
+    while (status == RG_OK) {
+        char path[RG_DATASET_PATH];
+        errno = 0;
+        const struct dirent *entry = readdir(open);
+        if (entry == NULL && errno != 0)
+            status = rg_path_blame(folder, rg_fail(RG_IO, "cannot be read: %s", strerror(errno)));
+        if (entry == NULL)
+            break;
+        if (entry->d_name[0] == '.')
+            continue;
+        bool wanted = false;
+        status = rg_path_blame(folder, rg_path_join(path, folder, entry->d_name));
+        if (status == RG_OK)
+            status = rg_path_blame(path, check(path, &wanted, skipped));
+        if (status == RG_OK && wanted)
+            status = rg_path_blame(folder, rg_name_list_add(list, entry->d_name));
+    }
+    if (open != NULL)
+        closedir(open);
+    if (list->count > 1)
+        qsort(list->names, list->count, sizeof *list->names, by_bytes);
+    return status;
+}

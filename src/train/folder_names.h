@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The names of what is in a folder. */
+#ifndef RG_TRAIN_FOLDER_NAMES_H
+#define RG_TRAIN_FOLDER_NAMES_H
+
+#include "train/dataset.h"
+
+typedef struct rg_name_list {
+    char **names;
+    size_t count, capacity;
+} rg_name_list;
+rg_status rg_name_list_add(rg_name_list *list, const char *name);
+void rg_name_list_release(rg_name_list *list);
+
+/* Whether an entry of a folder is wanted; fails if it is wanted but cannot be read. Files that are
+ * not wanted are counted in *skipped. */
+typedef rg_status rg_entry_check(const char *path, bool *wanted, int64_t *skipped);
+rg_status rg_entry_is_folder(const char *path, bool *wanted, int64_t *skipped);
+rg_status rg_entry_is_image(const char *path, bool *wanted, int64_t *skipped);
+
+/* The names in a folder that are wanted, hidden ones left out, in the order of their bytes. */
+rg_status rg_folder_list(const char *folder, rg_entry_check *check, rg_name_list *list,
+                         int64_t *skipped);
+
+bool rg_folder_exists(const char *path);
+
+/* Puts a path before the sentence of a failure. */
+rg_status rg_path_blame(const char *path, rg_status status);
+
+#endif
