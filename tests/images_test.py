@@ -123,6 +123,25 @@ class Mixed(Case):
             self.assertIn("125 images are read while training", errors)
             self.assertEqual(read(self.checkpoint(workers)), read(self.checkpoint("out")))
 
+    def test_memory_of_eval(self):
+        """Batches that are not trained with are bounded in bytes: all at once, these layers have 420 MB."""
+        if b"__asan_init" in read(train_case.PROGRAM) or b"__tsan_init" in read(train_case.PROGRAM):
+            self.skipTest("sanitizers need memory of their own")
+        shutil.rmtree(self.data)
+        self.draw(self.data, count=20)
+        with open(self.path("wide.txt"), "w", encoding="utf-8") as file:
+            file.write("conv 64 window=3 padding.policy=same\npool window=16 stride=16\ndense classes\n")
+        run("train", "--data", self.data, "--model", self.path("wide.txt"), "--size", "160", "--batch", "4", "--epochs", "1",
+            "--out", self.path("out"), "--validation", "0")  # fmt: skip
+        os.symlink(self.data, self.path("all"))  # other data than that of the run
+        whole = start("eval", self.path("out"), "--data", self.path("all"), "--json")
+        output = whole.stdout.read()
+        _, status, used = os.wait4(whole.pid, 0)
+        whole.returncode = status
+        self.assertEqual(status, 0)
+        self.assertIn('"images":65', output)
+        self.assertLess(used.ru_maxrss, 300000)
+
     # ---- tar files ----
 
     def pack(self, folder, form, shards=3, long=""):

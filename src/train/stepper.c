@@ -4,7 +4,9 @@
 #include "train/stepper_parts.h"
 #include "train/scores.h"
 
+#include "core/dtype.h"
 #include "core/memory.h"
+#include "core/shape.h"
 #include "runtime/objects.h"
 
 #include <math.h>
@@ -180,6 +182,20 @@ rg_status rg_stepper_evaluate(rg_stepper *t, const void *images, const void *lab
     for (int64_t i = 0; answers != NULL && i < count; i++)
         answers += rg_scored_answers(&scored, i, answers);
     return RG_OK;
+}
+
+int64_t rg_stepper_use_batch(const rg_stepper *t)
+{
+    enum { LARGEST_BATCH = 256, LARGEST_BYTES = 64000000 };
+    const rg_network_desc *n = &t->options.network;
+    int64_t elements = n->height * n->width * n->channels, batch = LARGEST_BATCH;
+    for (size_t i = 0; i < t->used.layers_count; i++) {
+        const int64_t count = rg_shape_count(&t->used.layers[i].desc);
+        elements = count > elements ? count : elements;
+    }
+    while (batch > 1 && batch * elements > LARGEST_BYTES / (int64_t)rg_dtype_size(n->dtype))
+        batch /= 2;
+    return batch;
 }
 
 /* ---- the stepper ---- */

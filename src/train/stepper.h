@@ -56,6 +56,11 @@ rg_status rg_stepper_finish(rg_stepper *stepper, rg_outcome *outcome);
 rg_status rg_stepper_evaluate(rg_stepper *stepper, const void *images, const void *labels,
                               int64_t count, float *answers, rg_outcome *outcome);
 
+/* Images in a batch that is not trained with: a power of two, 256 at most, so that the largest
+ * result of a layer stays below 64 MB. It follows from the network alone: losses are summed batch
+ * by batch, and figures must be the same wherever they are computed. */
+int64_t rg_stepper_use_batch(const rg_stepper *stepper);
+
 /* The mean intersection over union of the classes of masks, over all evaluations since the last
  * call; NaN for other targets. */
 double rg_stepper_take_iou(rg_stepper *stepper);

@@ -12,8 +12,6 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
-enum { BATCH = 256 }; /* images in a batch that is not trained with */
-
 /* ---- evaluation ---- */
 
 /* Whether a name is that of a class without one: its number. */
@@ -66,9 +64,9 @@ static rg_status open_loader(const rg_trainer *trainer, const rg_dataset *set, i
     const rg_run_state *s = &trainer->state;
     rg_loader_desc desc = rg_loader_desc_default();
     desc.dtype = s->network.dtype;
-    desc.batch = (int64_t)BATCH * ranks;
-    desc.first = (int64_t)BATCH * rank;
-    desc.most = BATCH;
+    desc.most = rg_stepper_use_batch(trainer->stepper);
+    desc.batch = desc.most * ranks;
+    desc.first = desc.most * rank;
     desc.shuffle = false;
     desc.threads = (int32_t)trainer->desc.workers;
     memcpy(desc.mean, s->mean, sizeof desc.mean);
@@ -137,7 +135,8 @@ static rg_status evaluate_batches(rg_trainer *trainer, rg_loader *loader, float 
 static rg_status evaluate(rg_trainer *trainer, const rg_dataset *set, rg_prediction predictions[],
                           rg_trainer_result *result)
 {
-    const size_t bytes = BATCH * (size_t)trainer->state.network.classes * sizeof(float);
+    const size_t batch = (size_t)rg_stepper_use_batch(trainer->stepper);
+    const size_t bytes = batch * (size_t)trainer->state.network.classes * sizeof(float);
     void *probabilities = NULL;
     rg_loader *loader;
     RG_TRY(rg_trainer_check_set(trainer, set));
@@ -204,7 +203,7 @@ static rg_status evaluate_together(rg_trainer *trainer, const rg_dataset *set,
     RG_TRY(rg_trainer_check_set(trainer, set));
     RG_TRY(rg_dataset_get_info(set, &info));
     const int64_t ranks = rg_group_size(group);
-    const int64_t rounds = (info.count - 1) / (BATCH * ranks) + 1;
+    const int64_t rounds = (info.count - 1) / (rg_stepper_use_batch(trainer->stepper) * ranks) + 1;
     const size_t bytes = (size_t)rounds * sizeof *all;
     RG_TRY(rg_allocate_array((size_t)(rounds * ranks), sizeof *all, &all));
     rg_outcome *own = all + rg_group_rank(group) * rounds;
@@ -295,7 +294,8 @@ int64_t rg_trainer_answers(const rg_trainer *trainer)
 static rg_status predict_all(rg_trainer *trainer, const void *pixels, rg_dtype dtype, int64_t count,
                              float probabilities[])
 {
-    const int64_t largest = count < BATCH ? count : BATCH;
+    const int64_t batch = rg_stepper_use_batch(trainer->stepper);
+    const int64_t largest = count < batch ? count : batch;
     const size_t image = (size_t)image_pixels(trainer), element = rg_dtype_size(dtype);
     const size_t bytes = (size_t)largest * image * rg_dtype_size(trainer->state.network.dtype);
     void *images;
