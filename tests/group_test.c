@@ -170,14 +170,43 @@ static void test_null(void)
     EXPECT_FAILS(rg_group_create(&desc, &none), RG_UNSUPPORTED, "/no/such/library.so");
 }
 
-int main(void)
+/* At once: launchers end all ranks soon after one has ended. */
+static void say(void *context, const char *sentence)
+{
+    (void)context;
+    printf("told: %s\n", sentence);
+    fflush(stdout);
+}
+
+/* A rank that leaves before the others: they are told, in place of a sum that lacks its part. */
+static int leave_early(int32_t leaver)
+{
+    static float x[COUNT];
+    for (int64_t i = 0; i < COUNT; i++)
+        x[i] = (float)number(rank, i);
+    if (rank != leaver) {
+        const rg_status status = rg_group_sum(group, x, RG_F32, COUNT);
+        if (status == RG_OK)
+            say(NULL, "a sum without all ranks");
+        EXPECT(status == RG_IO);
+        EXPECT_FAILS(rg_group_barrier(group), RG_IO, "");
+    }
+    rg_group_destroy(group);
+    return rg_test_report();
+}
+
+int main(int argc, char **argv)
 {
     test_null();
-    EXPECT_OK(rg_group_create(NULL, &group));
+    rg_group_desc desc = rg_group_desc_default();
+    desc.lost = argc > 1 ? say : NULL;
+    EXPECT_OK(rg_group_create(&desc, &group));
     if (group == NULL)
         return rg_test_report();
     rank = rg_group_rank(group);
     size = rg_group_size(group);
+    if (argc > 1)
+        return leave_early(atoi(argv[1]));
     test_sum();
     test_messages();
     test_agreement();

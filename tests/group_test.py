@@ -116,6 +116,30 @@ class Groups(Case):
                 self.assertEqual(output.count(" 0 failed"), ranks, output)
                 self.assertIn(f"{ranks} ranks", output)
 
+    def test_leaving(self):
+        """A rank that leaves while others are in a sum."""
+        for launcher in LAUNCHERS:
+            for ranks, leaver in ((2, 1), (4, 0), (4, 3)):
+                began = time.monotonic()
+                _, output = run(launcher, ranks, GROUP_TEST, str(leaver))
+                self.assertLess(time.monotonic() - began, 20, output)
+                self.assertNotIn("a sum without all ranks", output)
+                self.assertRegex(output, f"told: .*rank {leaver} on [^ ]+ has left the group, while rank [0-3] waits")
+
+    def test_ipv6(self):
+        """A machine that has no address of IPv4, in a name space of its own; Open MPI itself needs one."""
+        enter = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
+        script = 'ip link set lo up && ip addr del 127.0.0.1/8 dev lo || exit 77; exec "$@"'
+        for launcher in LAUNCHERS:
+            if launcher == "openmpi" or not shutil.which("unshare") or not shutil.which("ip"):
+                continue
+            library = {} if launcher == "abi" else {"RG_MPI": os.path.join(BUILD, f"retrograde-{launcher}.so")}
+            done = subprocess.run([*enter, "sh", "-c", script, "sh", LAUNCHERS[launcher], "-n", "2", GROUP_TEST],
+                                  env=dict(ENVIRONMENT, **library), capture_output=True, text=True, check=False, timeout=60)  # fmt: skip
+            if done.returncode == 77 or "unshare" in done.stderr:
+                self.skipTest("no name space may be made here")
+            self.assertEqual(done.stdout.count(" 0 failed"), 2, done.stdout + done.stderr)
+
     def test_three_ranks(self):
         launcher = next(iter(LAUNCHERS))
         code, output = run(launcher, 3, *self.words("three"))

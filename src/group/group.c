@@ -44,6 +44,16 @@ static void lose_quietly(rg_group *group, const char *sentence)
     rg_group_lose(group, sentence);
 }
 
+void rg_group_note_leaving(rg_group *group, int32_t rank, int64_t jobs)
+{
+    pthread_mutex_lock(&group->lost_lock);
+    if (jobs < group->left_after) {
+        group->left_rank = rank;
+        group->left_after = jobs;
+    }
+    pthread_mutex_unlock(&group->lost_lock);
+}
+
 /* ---- joining ---- */
 
 static rg_status check_desc(const rg_group_desc *desc, rg_group_desc *checked)
@@ -153,6 +163,7 @@ rg_status rg_group_create(const rg_group_desc *desc, rg_group **group)
     rg_group *made = memory;
     made->desc = checked;
     made->launcher = rg_launcher_find();
+    made->left_after = INT64_MAX;
     pthread_mutex_init(&made->lost_lock, NULL);
     *group = made; /* `lost` may ask for its rank */
     const rg_status status = make(made);
@@ -170,6 +181,15 @@ rg_status rg_group_create(const rg_group_desc *desc, rg_group **group)
 
 /* ---- leaving ---- */
 
+/* Tells the others, which may wait for this rank in a function that it will never call, and waits
+ * until they leave, too. */
+static void say_goodbye(rg_group *group)
+{
+    rg_group_job job = { .run = rg_job_leave, .is_last = true };
+    rg_heartbeat_leave(group, group->begun);
+    (void)rg_group_run(group, &job);
+}
+
 static rg_status leave(rg_group *group, rg_group_job *job)
 {
     (void)job;
@@ -180,11 +200,13 @@ void rg_group_destroy(rg_group *group)
 {
     if (group == NULL)
         return;
+    if (group->has_thread)
+        (void)rg_group_wait(group);
     if (group->size > 1 && !group->is_lost)
-        (void)rg_group_barrier(group);
+        say_goodbye(group);
     rg_heartbeat_end(group);
     if (group->is_started && !group->is_lost) {
-        rg_group_job job = { .run = leave };
+        rg_group_job job = { .run = leave, .is_last = true };
         (void)rg_group_run(group, &job);
     }
     rg_group_thread_end(group);

@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 
 enum { RG_GROUP_TEXT = 480, RG_GROUP_HOST = 72 }; /* Linux: names of 64 */
+enum { RG_TAG = 26, RG_TAG_OF_LAST };             /* of messages */
 
 /* ---- launchers ---- */
 
@@ -48,6 +49,7 @@ typedef struct rg_group_job {
     int32_t root;
     struct rg_group_job *next;
     bool is_kept; /* by the group: it was started and is waited for later */
+    bool is_last; /* of a rank that leaves */
     bool is_done;
     rg_status status;
     char text[RG_GROUP_TEXT];
@@ -66,6 +68,8 @@ struct rg_group {
     bool is_started;              /* MPI is */
     bool is_stuck;                /* it has not come back from its start */
     double deadline;              /* of messages while the group begins; 0: none */
+    int tag;                      /* of the messages of the job that is running */
+    int64_t begun;                /* jobs so far, which all ranks run in the same order */
     rg_group_job joining;         /* its first job, which may never end */
     void *scratch;                /* of sums */
     size_t scratch_bytes;
@@ -84,10 +88,16 @@ struct rg_group {
     _Atomic bool is_lost;
     char lost_text[RG_GROUP_TEXT]; /* written once, before is_lost */
     pthread_mutex_t lost_lock;
+
+    /* Of the ranks that have begun to leave, the one that has run the fewest jobs. */
+    _Atomic int64_t left_after; /* how many; the greatest number: none has begun to leave */
+    _Atomic int32_t left_rank;
 };
 
 /* A rank is lost: the first sentence counts. */
 void rg_group_lose(rg_group *group, const char *sentence);
+/* A rank has begun to leave after so many jobs. */
+void rg_group_note_leaving(rg_group *group, int32_t rank, int64_t jobs);
 
 /* ---- group_thread.c ---- */
 
@@ -108,6 +118,8 @@ rg_status rg_group_exchange(rg_group *group, int32_t to, const void *data, size_
 rg_status rg_job_broadcast(rg_group *group, rg_group_job *job);
 rg_status rg_job_gather(rg_group *group, rg_group_job *job);
 rg_status rg_job_sum(rg_group *group, rg_group_job *job);
+/* Waits until all ranks leave, too. */
+rg_status rg_job_leave(rg_group *group, rg_group_job *job);
 
 /* ---- heartbeat.c ---- */
 
@@ -117,5 +129,7 @@ rg_status rg_heartbeat_start(rg_group *group);
 void rg_heartbeat_end(rg_group *group);
 /* Tells all ranks why this one ends. */
 void rg_heartbeat_fail(rg_group *group, const char *why);
+/* Tells all ranks that this one leaves after so many jobs. */
+void rg_heartbeat_leave(rg_group *group, int64_t jobs);
 
 #endif

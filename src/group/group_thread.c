@@ -14,8 +14,11 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
+/* Messages of a rank that leaves have a tag of their own: others may still be in a sum. */
 static void run_job(rg_group *group, rg_group_job *job)
 {
+    group->tag = job->is_last ? RG_TAG_OF_LAST : RG_TAG;
+    group->begun += !job->is_last;
     job->status = job->run(group, job);
     if (job->status != RG_OK)
         snprintf(job->text, sizeof job->text, "%s", rg_error_text());

@@ -18,10 +18,11 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
-typedef enum word { BEAT = 0x62656174, BYE, FAIL } word;
+typedef enum word { BEAT = 0x62656174, LEAVE, BYE, FAIL } word;
 
 struct rg_frame {
     int32_t word, rank;
+    int64_t jobs; /* of LEAVE */
     char text[RG_GROUP_TEXT];
 };
 
@@ -37,16 +38,21 @@ static void send_to(const rg_connection *c, const rg_frame *frame)
 }
 
 /* To all with a connection but rank `except`. */
+static void send_frame(rg_heartbeat *h, const rg_frame *frame, int32_t except)
+{
+    pthread_mutex_lock(&h->lock);
+    for (int32_t i = 0; i < h->count && h->connections != NULL; i++) {
+        if (h->connections[i].rank != except)
+            send_to(&h->connections[i], frame);
+    }
+    pthread_mutex_unlock(&h->lock);
+}
+
 static void send_all(rg_heartbeat *h, int32_t what, int32_t rank, const char *text, int32_t except)
 {
     rg_frame frame = { .word = what, .rank = rank };
     snprintf(frame.text, sizeof frame.text, "%s", text);
-    pthread_mutex_lock(&h->lock);
-    for (int32_t i = 0; i < h->count && h->connections != NULL; i++) {
-        if (h->connections[i].rank != except)
-            send_to(&h->connections[i], &frame);
-    }
-    pthread_mutex_unlock(&h->lock);
+    send_frame(h, &frame, except);
 }
 
 /* ---- losing ---- */
@@ -94,6 +100,16 @@ static void check_silence(rg_heartbeat *h, double now)
 
 /* ---- receiving ---- */
 
+/* Rank 0 passes it on. */
+static void take_leave(rg_heartbeat *h, const rg_frame *frame)
+{
+    if (frame->rank < 0 || frame->rank >= h->group->size)
+        return;
+    rg_group_note_leaving(h->group, frame->rank, frame->jobs);
+    if (h->group->rank == 0)
+        send_frame(h, frame, frame->rank);
+}
+
 static void take_frame(rg_heartbeat *h, rg_connection *c)
 {
     rg_frame *frame = c->frame;
@@ -102,6 +118,8 @@ static void take_frame(rg_heartbeat *h, rg_connection *c)
     c->seen = now;
     if (frame->word == BYE)
         c->has_left = true;
+    else if (frame->word == LEAVE)
+        take_leave(h, frame);
     else if (frame->word == FAIL && silence > h->group->desc.timeout / 2)
         lose_silent(h, c, silence); /* others have ended because this one was stopped */
     else if (frame->word == FAIL)
@@ -241,4 +259,11 @@ void rg_heartbeat_fail(rg_group *group, const char *why)
         return;
     send_all(group->heartbeat, FAIL, group->rank, sentence, -1);
     nanosleep(&moment, NULL);
+}
+
+void rg_heartbeat_leave(rg_group *group, int64_t jobs)
+{
+    const rg_frame frame = { .word = LEAVE, .rank = group->rank, .jobs = jobs };
+    if (group->heartbeat != NULL)
+        send_frame(group->heartbeat, &frame, -1);
 }

@@ -22,12 +22,15 @@
 
 enum { ADDRESSES = 16, SECRET = 16, START_SECONDS = 8, CONNECT_MILLISECONDS = 3000 };
 
+/* An address of IPv6, or one of IPv4 as IPv6 writes it, ::ffff:a.b.c.d. */
+typedef struct in6_addr place;
+
 /* What rank 0 tells. */
 typedef struct beacon {
     int32_t count; /* of addresses; 0: rank 0 could not listen */
     uint16_t port; /* in network order */
     unsigned char secret[SECRET];
-    struct in_addr addresses[ADDRESSES];
+    place addresses[ADDRESSES];
 } beacon;
 
 /* What others say first. */
@@ -41,24 +44,63 @@ static bool is_one_machine(const rg_group *group)
     return group->local_size == group->size;
 }
 
+/* ---- addresses ---- */
+
+static place place_of_ipv4(struct in_addr address)
+{
+    place p = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
+    memcpy(&p.s6_addr[12], &address, sizeof address);
+    return p;
+}
+
+/* A socket for a place, and its address for bind() and connect(). */
+static int make_socket(const place *where, uint16_t port, struct sockaddr_storage *address,
+                       socklen_t *size)
+{
+    struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = port };
+    const struct sockaddr_in6 six = { .sin6_family = AF_INET6,
+                                      .sin6_port = port,
+                                      .sin6_addr = *where };
+    const bool is_four = IN6_IS_ADDR_V4MAPPED(where);
+    memcpy(&four.sin_addr, &where->s6_addr[12], sizeof four.sin_addr);
+    *size = is_four ? sizeof four : sizeof six;
+    memcpy(address, is_four ? (const void *)&four : &six, *size);
+    return socket(is_four ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+}
+
+/* Those that mean something on other machines; an address of a link does not. */
+static bool take_address(const struct ifaddrs *i, place *to)
+{
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+    if (i->ifa_addr == NULL || (i->ifa_flags & IFF_LOOPBACK) != 0 || (i->ifa_flags & IFF_UP) == 0)
+        return false;
+    if (i->ifa_addr->sa_family == AF_INET) {
+        memcpy(&four, i->ifa_addr, sizeof four);
+        *to = place_of_ipv4(four.sin_addr);
+        return true;
+    }
+    if (i->ifa_addr->sa_family != AF_INET6)
+        return false;
+    memcpy(&six, i->ifa_addr, sizeof six);
+    *to = six.sin6_addr;
+    return !IN6_IS_ADDR_LINKLOCAL(to);
+}
+
 /* The addresses of this machine by which others may reach it. */
-static int32_t list_addresses(struct in_addr to[ADDRESSES])
+static int32_t list_addresses(place to[ADDRESSES])
 {
     struct ifaddrs *list;
     int32_t count = 0;
     if (getifaddrs(&list) != 0)
         return 0;
-    for (const struct ifaddrs *i = list; i != NULL && count < ADDRESSES; i = i->ifa_next) {
-        if (i->ifa_addr == NULL || i->ifa_addr->sa_family != AF_INET ||
-            (i->ifa_flags & IFF_LOOPBACK) != 0 || (i->ifa_flags & IFF_UP) == 0)
-            continue;
-        struct sockaddr_in address;
-        memcpy(&address, i->ifa_addr, sizeof address);
-        to[count++] = address.sin_addr;
-    }
+    for (const struct ifaddrs *i = list; i != NULL && count < ADDRESSES; i = i->ifa_next)
+        count += take_address(i, &to[count]);
     freeifaddrs(list);
     return count;
 }
+
+/* ---- rank 0 ---- */
 
 /* A descriptor for each rank; the usual limit of 1024 would not be enough for many. */
 static void allow_sockets(int32_t count)
@@ -71,26 +113,43 @@ static void allow_sockets(int32_t count)
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-static int listen_at(const rg_group *group, beacon *b)
+/* Listens on a port that is free; -1: not at this place. */
+static int listen_at(const place *where, int32_t ranks, uint16_t *port)
 {
-    struct sockaddr_in address = { .sin_family = AF_INET };
-    socklen_t size = sizeof address;
-    address.sin_addr.s_addr = htonl(is_one_machine(group) ? INADDR_LOOPBACK : INADDR_ANY);
-    allow_sockets(group->size);
-    const int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (listening < 0 || bind(listening, (struct sockaddr *)&address, sizeof address) != 0 ||
-        listen(listening, group->size) != 0 ||
-        getsockname(listening, (struct sockaddr *)&address, &size) != 0 ||
-        getrandom(b->secret, SECRET, 0) != SECRET) {
-        if (listening >= 0)
-            close(listening);
+    struct sockaddr_storage address;
+    struct sockaddr_in6 got;
+    socklen_t size;
+    const int no = 0, listening = make_socket(where, 0, &address, &size);
+    if (listening < 0)
+        return -1;
+    if (IN6_IS_ADDR_UNSPECIFIED(where)) /* for IPv4 as well */
+        setsockopt(listening, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+    if (bind(listening, (struct sockaddr *)&address, size) != 0 || listen(listening, ranks) != 0 ||
+        getsockname(listening, (struct sockaddr *)&address, &size) != 0) {
+        close(listening);
         return -1;
     }
-    b->port = address.sin_port;
-    if (is_one_machine(group))
-        b->addresses[b->count++].s_addr = htonl(INADDR_LOOPBACK);
-    else
-        b->count = list_addresses(b->addresses);
+    memcpy(&got, &address, sizeof got);
+    *port = got.sin6_port; /* which lies where that of IPv4 does */
+    return listening;
+}
+
+static int listen_for(const rg_group *group, beacon *b)
+{
+    const bool local = is_one_machine(group);
+    const struct in_addr loopback = { htonl(INADDR_LOOPBACK) }, any = { htonl(INADDR_ANY) };
+    const place places[2] = { local ? place_of_ipv4(loopback) : in6addr_any,
+                              local ? in6addr_loopback : place_of_ipv4(any) };
+    int listening = -1;
+    allow_sockets(group->size);
+    if (getrandom(b->secret, SECRET, 0) != SECRET)
+        return -1;
+    for (int i = 0; i < 2 && listening < 0; i++) {
+        listening = listen_at(&places[i], group->size, &b->port);
+        b->addresses[0] = places[i];
+    }
+    if (listening >= 0)
+        b->count = local ? 1 : list_addresses(b->addresses);
     return listening;
 }
 
@@ -138,16 +197,19 @@ static rg_status accept_all(rg_heartbeat *h, int listening, const beacon *b)
     return RG_OK;
 }
 
-static bool connect_to(rg_heartbeat *h, const beacon *b, struct in_addr where)
+/* ---- the others ---- */
+
+static bool connect_to(rg_heartbeat *h, const beacon *b, const place *where)
 {
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = b->port, .sin_addr = where };
+    struct sockaddr_storage address;
+    socklen_t size;
     hello word = { .rank = h->group->rank };
     memcpy(word.secret, b->secret, SECRET);
-    const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int made = make_socket(where, b->port, &address, &size);
     if (made < 0)
         return false;
     set_timeout(made, CONNECT_MILLISECONDS);
-    if (connect(made, (struct sockaddr *)&address, sizeof address) != 0 ||
+    if (connect(made, (struct sockaddr *)&address, size) != 0 ||
         send(made, &word, sizeof word, MSG_NOSIGNAL) != (ssize_t)sizeof word) {
         close(made);
         return false;
@@ -161,7 +223,7 @@ static rg_status connect_any(rg_heartbeat *h, const beacon *b)
 {
     bool connected = false;
     for (int32_t i = 0; i < b->count && !connected; i++)
-        connected = connect_to(h, b, b->addresses[i]);
+        connected = connect_to(h, b, &b->addresses[i]);
     RG_CHECK(connected, RG_IO,
              "rank %d on %s cannot connect to rank 0 on %s for heartbeats: %s; a firewall between "
              "the machines?",
@@ -174,7 +236,7 @@ rg_status rg_heartbeat_connect(rg_heartbeat *h)
     rg_group *group = h->group;
     beacon b;
     memset(&b, 0, sizeof b); /* it is sent, with what lies between fields */
-    const int listening = group->rank == 0 ? listen_at(group, &b) : -1;
+    const int listening = group->rank == 0 ? listen_for(group, &b) : -1;
     rg_group_job tell = { .data = &b, .bytes = sizeof b, .root = 0 };
     rg_status status = rg_job_broadcast(group, &tell);
     if (status == RG_OK && b.count == 0)

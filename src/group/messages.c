@@ -8,6 +8,7 @@
 #include "core/memory.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -34,9 +35,26 @@ static void pause_after(int64_t tests)
         sched_yield();
 }
 
-static rg_status check_group(const rg_group *group)
+/* A rank that has begun to leave takes no part in jobs that it has not run. Its messages would
+ * never come. */
+static rg_status check_leavers(rg_group *group)
+{
+    char sentence[RG_GROUP_TEXT];
+    if (group->begun <= group->left_after || group->tag == RG_TAG_OF_LAST)
+        return RG_OK;
+    snprintf(
+        sentence, sizeof sentence,
+        "rank %d on %s has left the group, while rank %d waits for it in a collective function",
+        group->left_rank, group->hosts[group->left_rank], group->rank);
+    rg_heartbeat_fail(group, sentence); /* first: `lost` may end the process */
+    rg_group_lose(group, sentence);
+    return rg_fail(RG_IO, "%s", sentence);
+}
+
+static rg_status check_group(rg_group *group)
 {
     RG_CHECK(!group->is_lost, RG_IO, "%s", group->lost_text);
+    RG_TRY(check_leavers(group));
     RG_CHECK(group->deadline == 0 || rg_seconds() < group->deadline, RG_IO,
              "rank %d waits for the other ranks, but not all of them have begun", group->rank);
     return RG_OK;
@@ -71,9 +89,9 @@ rg_status rg_group_exchange(rg_group *group, int32_t to, const void *data, size_
         rg_mpi_request sent, received;
         int error = 0;
         if (in > 0)
-            error = group->mpi->receive((char *)result + at, (int)in, from, &received);
+            error = group->mpi->receive((char *)result + at, (int)in, from, group->tag, &received);
         if (error == 0 && out > 0)
-            error = group->mpi->send((const char *)data + at, (int)out, to, &sent);
+            error = group->mpi->send((const char *)data + at, (int)out, to, group->tag, &sent);
         if (error != 0)
             return mpi_failed(group, error);
         if (in > 0)
@@ -113,6 +131,19 @@ rg_status rg_job_gather(rg_group *group, rg_group_job *job)
         const size_t own = (size_t)(group->rank / distance), its = (size_t)(peer / distance);
         RG_TRY(rg_group_exchange(group, peer, all + own * bytes, bytes, peer, all + its * bytes,
                                  bytes));
+    }
+    return RG_OK;
+}
+
+/* Each round doubles the ranks that are known to leave. */
+rg_status rg_job_leave(rg_group *group, rg_group_job *job)
+{
+    (void)job;
+    for (int32_t distance = 1; distance < group->size; distance *= 2) {
+        const char out = 1;
+        char in;
+        const int32_t peer = group->rank ^ distance;
+        RG_TRY(rg_group_exchange(group, peer, &out, 1, peer, &in, 1));
     }
     return RG_OK;
 }

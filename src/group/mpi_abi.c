@@ -7,7 +7,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-enum { TAG = 26, FUNNELED = 1024 };
+enum { FUNNELED = 1024 };
 
 static void *const comm_world = (void *)0x101, *const byte = (void *)0x247,
                    *const errors_return = (void *)0x143;
@@ -39,14 +39,14 @@ static int start(int *rank, int *size)
     return mpi.comm_size(comm_world, size);
 }
 
-static int send(const void *data, int bytes, int to, rg_mpi_request *request)
+static int send(const void *data, int bytes, int to, int tag, rg_mpi_request *request)
 {
-    return mpi.isend(data, bytes, byte, to, TAG, comm_world, &request->words[0]);
+    return mpi.isend(data, bytes, byte, to, tag, comm_world, &request->words[0]);
 }
 
-static int receive(void *data, int bytes, int from, rg_mpi_request *request)
+static int receive(void *data, int bytes, int from, int tag, rg_mpi_request *request)
 {
-    return mpi.irecv(data, bytes, byte, from, TAG, comm_world, &request->words[0]);
+    return mpi.irecv(data, bytes, byte, from, tag, comm_world, &request->words[0]);
 }
 
 static int test(rg_mpi_request *request, int *done)

@@ -150,8 +150,9 @@ rg_status rg_mpi_open(const char *asked, const rg_launcher *launcher, const rg_m
     if (wanted != NULL && wanted[0] != 0) {
         *table = open_asked(wanted);
         const char *why = dlerror();
-        RG_CHECK(*table != NULL, RG_UNSUPPORTED, "the MPI library '%s' cannot be opened%s%s",
-                 wanted, why != NULL ? ": " : "", why != NULL ? why : "");
+        RG_CHECK(*table != NULL, RG_UNSUPPORTED, "the MPI library '%s' cannot be opened: %s",
+                 wanted,
+                 why != NULL ? why : "it has neither the standard ABI nor what this version needs");
         return RG_OK;
     }
     *table = open_fitting(launcher);

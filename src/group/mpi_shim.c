@@ -10,8 +10,6 @@
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(rg_mpi_request), "a request fits");
 
-enum { TAG = 26 };
-
 static int start(int *rank, int *size)
 {
     int provided;
@@ -23,18 +21,18 @@ static int start(int *rank, int *size)
     return MPI_Comm_size(MPI_COMM_WORLD, size);
 }
 
-static int send(const void *data, int bytes, int to, rg_mpi_request *request)
+static int send(const void *data, int bytes, int to, int tag, rg_mpi_request *request)
 {
     MPI_Request r;
-    const int error = MPI_Isend(data, bytes, MPI_BYTE, to, TAG, MPI_COMM_WORLD, &r);
+    const int error = MPI_Isend(data, bytes, MPI_BYTE, to, tag, MPI_COMM_WORLD, &r);
     memcpy(request, &r, sizeof r);
     return error;
 }
 
-static int receive(void *data, int bytes, int from, rg_mpi_request *request)
+static int receive(void *data, int bytes, int from, int tag, rg_mpi_request *request)
 {
     MPI_Request r;
-    const int error = MPI_Irecv(data, bytes, MPI_BYTE, from, TAG, MPI_COMM_WORLD, &r);
+    const int error = MPI_Irecv(data, bytes, MPI_BYTE, from, tag, MPI_COMM_WORLD, &r);
     memcpy(request, &r, sizeof r);
     return error;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Commands: created, committed, waited for; marks that recording goes back to. */
+#include "core/private_api.h"
 #include "runtime/objects.h"
 
 #include <stdatomic.h>
@@ -105,13 +106,20 @@ static const rg_submission *failed_submission(const rg_commands *commands)
     return failed;
 }
 
+RG_PRIVATE_API rg_status rg_commands_wait_committed(rg_commands *commands)
+{
+    return commands->last == NULL ? RG_OK
+                                  : commands->queue->device->backend->wait(commands->queue->queue,
+                                                                           &commands->last->base,
+                                                                           rg_submission_is_done);
+}
+
 rg_status rg_commands_wait(rg_commands *commands)
 {
     RG_CHECK_NOT_NULL(commands);
     RG_CHECK(commands->submission == NULL, RG_INVALID_STATE,
              "rg_commands_wait: the commands are not committed; commit them first");
-    RG_TRY(commands->queue->device->backend->wait(commands->queue->queue, &commands->last->base,
-                                                  rg_submission_is_done));
+    RG_TRY(rg_commands_wait_committed(commands));
     const rg_submission *failed = failed_submission(commands);
     return failed == NULL ? RG_OK : rg_fail(failed->outcome, "%s", failed->base.fault_text);
 }

@@ -189,6 +189,8 @@ typedef struct rg_mark {
 rg_mark rg_commands_mark(const rg_commands *commands);
 void rg_commands_rewind(rg_commands *commands, rg_mark mark);
 rg_status rg_commands_recording(const rg_commands *commands, const char *who);
+/* Waits for what was committed so far, and its handlers, whether or not more is being recorded. */
+rg_status rg_commands_wait_committed(rg_commands *commands);
 
 /* ---- repeat.c ---- */
 

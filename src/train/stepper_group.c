@@ -6,6 +6,7 @@
 #include "core/memory.h"
 #include "core/shape.h"
 #include "files/tensor_pieces.h"
+#include "runtime/objects.h"
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
@@ -123,10 +124,12 @@ static rg_status run_last(rg_reduction *r, int32_t cuts[])
     r->host = pieces.direct;
     rg_status status = record_last(r, cuts);
     rg_micro_end(t, r->slot->parts_count - 1);
-    const rg_status committed = rg_commands_commit(r->slot->commands);
-    const rg_status waited =
-        committed == RG_OK ? rg_commands_wait(r->slot->commands) : committed; /* handlers too */
-    status = status == RG_OK ? waited : status;
+    rg_status last = rg_commands_commit(r->slot->commands);
+    if (last == RG_OK)
+        last = rg_commands_wait(r->slot->commands);
+    else /* without memory; handlers of earlier submissions use `r` */
+        (void)rg_commands_wait_committed(r->slot->commands);
+    status = status == RG_OK ? last : status;
     RG_TRY(status == RG_OK ? r->posted : status);
     return r->host == NULL ? sum_staged(t, pieces.bytes) : RG_OK;
 }
