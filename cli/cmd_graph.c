@@ -48,7 +48,10 @@ static rg_status open_model(const char *path, request *q, rg_model **model)
 static rg_status add_gradients(rg_graph *graph)
 {
     const char *name = NULL;
-    RG_PASS(rg_value_stop_gradient(rg_graph_find_value(graph, "images")));
+    int32_t images = 0;
+    while (rg_value_get_kind(rg_graph_value_at(graph, images)) != RG_VALUE_SOURCE)
+        images++;
+    RG_PASS(rg_value_stop_gradient(rg_graph_value_at(graph, images)));
     for (int32_t i = 0; i < rg_graph_results(graph); i++) {
         rg_value *result = rg_graph_result_at(graph, i, &name);
         if (strcmp(name, "loss") == 0)

@@ -127,6 +127,25 @@ def classifier(size=8, channels=1, classes=3, end="Softmax", ratio=0.25, batch="
                   tensor("ratio", [], [ratio]), *([tensor("mode", [], b"\1", BOOL)] if mode else [])], opset=14 if mode else 13)
 
 
+# Names that training and the graphs it makes use themselves.
+OWN_NAMES = ["images", "labels", "rate", "rate1", "step", "dropout_step", "rate.sum", "logits", "loss", "rate_"]
+
+
+def named_classifier(names, channels=1):
+    """A classifier of 3 classes whose ten parameters have these names."""
+    weights = [((i * 7) % 11 - 5) / 12 for i in range(6 * 9 * channels + 3 * 96)]
+    start = 6 * 9 * channels
+    rows = (([6, channels, 3, 3], weights[:start]), ([6], [0.0] * 6), ([6], [1.0] * 6), ([6], [0.0] * 6), ([6], [0.0] * 6),
+            ([6], [1.0] * 6), ([1, 6, 1, 1], [0.5] * 6), ([3, 96], weights[start:]), ([3], [0.0] * 3), ([1, 6, 1, 1], [0.25] * 6))
+    return model(
+        [node("Conv", ["x", *names[:2]], ["c"], pads=[1, 1, 1, 1]), node("BatchNormalization", ["c", *names[2:6]], ["b"]),
+         node("Mul", ["b", names[6]], ["m"]), node("Add", ["m", names[9]], ["a"]), node("Relu", ["a"], ["r"]),
+         node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]), node("Dropout", ["p", "ratio"], ["d"]),
+         node("Flatten", ["d"], ["f"]), node("Gemm", ["f", *names[7:9]], ["y"], transB=1)],
+        [port("x", ["N", channels, 8, 8])], [port("y", ["N", 3])],
+        [tensor("ratio", [], [0.25]), *(tensor(name, *row) for name, row in zip(names, rows))])
+
+
 def samples():
     """Models by name: the seeds of the fuzz target."""
     x, y = [port("x", [2, 3, 4, 4])], [port("y", [])]

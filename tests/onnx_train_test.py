@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from onnx_made import classifier, model, node, port, tensor
+from onnx_made import OWN_NAMES, classifier, model, named_classifier, node, port, tensor
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 
@@ -297,6 +297,32 @@ def test_training_mode(folder):
     for name in ("plain", "mode"):
         succeed(folder, "run", f"{name}-out.onnx", "x=x.npy", "-o", f"y={name}.npy")
     assert (folder / "plain.npy").read_bytes() == (folder / "mode.npy").read_bytes()
+
+
+def test_names(folder):
+    """Parameters may have names that training uses itself; the bits are those of other names."""
+    data = write_data(folder / "data")
+    figures = {}
+    for kind, names in (("other", [f"p{i}" for i in range(10)]), ("own", OWN_NAMES)):
+        (folder / f"{kind}.onnx").write_bytes(named_classifier(names))
+        options = ["--data", data, "--epochs", 2, "--batch", 16, "--rate", 0.01, "--rate", f"{names[7]}=0.02"]
+        for number, more in enumerate(([], ["--accumulate", 2, "--dtype", "bf16"], ["--micro-batches", 2, "--optimizer", "sgd"])):
+            run_name = f"{kind}{number}"
+            succeed(folder, "train", f"{kind}.onnx", *options, *more, "--stop", 1, "--out", run_name)
+            succeed(folder, "train", "--resume", f"{run_name}/checkpoint.safetensors")
+            found = tensors_of(folder / run_name / "checkpoint.safetensors")
+            figures[run_name] = (losses_of(folder / run_name), [found[name] for name in names])
+            succeed(folder, "eval", run_name)
+        succeed(folder, "graph", f"{kind}.onnx", "--out", f"{kind}.dot")
+        for number, more in enumerate(([], ["--opset", 13], ["--opset", 17, "--fold-batch-norm"])):
+            succeed(folder, "export", f"{kind}0", *more, "-o", f"{kind}-out.onnx")
+            write_npy(folder / "x.npy", [2, 1, 8, 8], [float(i % 5) for i in range(128)])
+            succeed(folder, "run", f"{kind}-out.onnx", "x=x.npy", "-o", f"y={kind}.npy")
+            figures[f"{kind} out {number}"] = (folder / f"{kind}.npy").read_bytes()
+        succeed(folder, "export", f"{kind}0", "--gradient", "-o", f"{kind}-gradient.onnx")
+    for name in list(figures):
+        if name.startswith("own"):
+            assert figures[name] == figures[name.replace("own", "other")], name
 
 
 def test_bad_tuning(folder):

@@ -182,7 +182,6 @@ static rg_status add_inputs(rg_export *e)
 static rg_status keep_name(rg_export *e, const char *name)
 {
     char *copy;
-    name = file_name(e, name);
     if (rg_names_find(&e->names, name) != NULL)
         return RG_OK;
     RG_TRY(rg_arena_text(&e->arena, name, strlen(name), &copy));
@@ -193,12 +192,14 @@ static rg_status keep_names(rg_export *e)
 {
     const rg_graph *graph = e->graph;
     for (size_t i = 0; i < graph->values_count; i++) {
-        if (graph->values[i]->name != NULL && e->values[i].needed)
-            RG_TRY(keep_name(e, graph->values[i]->name));
+        const rg_value *value = graph->values[i];
+        if (value->name != NULL && e->values[i].needed)
+            RG_TRY(keep_name(e, value->kind == RG_VALUE_SOURCE ? file_name(e, value->name)
+                                                               : value->name));
     }
     for (size_t i = 0; i < graph->results_count; i++) {
         if (is_written(e, &graph->results[i]))
-            RG_TRY(keep_name(e, graph->results[i].name));
+            RG_TRY(keep_name(e, file_name(e, graph->results[i].name)));
     }
     return RG_OK;
 }

@@ -64,13 +64,15 @@ rg_status rg_import_image_source(rg_import *m, rg_known *known, rg_dtype dtype)
     static const int32_t last[] = { 0, 2, 3, 1 };
     const rg_onnx_images *images = m->for_images;
     rg_flow *flow = &known->flow;
+    char name[RG_OWN_NAME];
     rg_flow_plain_order(flow);
     for (int32_t p = 0; p < RG_PROBES; p++) {
         const int64_t dims[] = { known->shape[p].dims[0], images->height, images->width,
                                  images->channels };
         flow->shape[p] = rg_tensor_desc_dense(dtype, 4, dims);
     }
-    flow->value = rg_graph_source(m->graph, "images");
+    rg_onnx_own_name(m->model, "images", name);
+    flow->value = rg_graph_source(m->graph, name);
     RG_TRY(rg_graph_status(m->graph));
     if (rg_onnx_has_channels_last(m->model, images->channels))
         return RG_OK;

@@ -4,6 +4,7 @@
  * each tensor; here the values of the graph are brought into these layouts. */
 #include "onnx/import.h"
 
+#include "onnx/onnx_train.h"
 #include "operators/onnx_node.h"
 
 #include <retrograde/nodes.h>
@@ -339,8 +340,10 @@ rg_status rg_convert_batch_norm(rg_import *m, const rg_proto_node *written)
 static rg_status dropout_step(rg_import *m, rg_flow *flow)
 {
     const rg_tensor_desc number = rg_tensor_desc_dense(RG_I64, 0, NULL);
+    char name[RG_OWN_NAME];
+    rg_onnx_own_name(m->model, "dropout_step", name);
     if (m->step == NULL)
-        m->step = rg_graph_parameter(m->graph, "dropout_step", &number);
+        m->step = rg_graph_parameter(m->graph, name, &number);
     *flow = (rg_flow){ .value = m->step, .shape = { number, number } };
     return rg_graph_status(m->graph);
 }

@@ -3,6 +3,7 @@
 /* The head of a model: the product or convolution that its first output ends with. */
 #include "onnx/onnx_train.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const rg_proto_node *rg_onnx_maker(const rg_onnx *model, const char *name)
@@ -14,6 +15,24 @@ const rg_proto_node *rg_onnx_maker(const rg_onnx *model, const char *name)
         }
     }
     return NULL;
+}
+
+static bool has_name(const rg_onnx *model, const char *name)
+{
+    for (size_t i = 0; i < model->initializer_count; i++) {
+        if (strcmp(model->initializers[i].name, name) == 0)
+            return true;
+    }
+    return rg_onnx_maker(model, name) != NULL;
+}
+
+void rg_onnx_own_name(const rg_onnx *model, const char *wanted, char name[RG_OWN_NAME])
+{
+    size_t length = (size_t)snprintf(name, RG_OWN_NAME, "%s", wanted);
+    while (model != NULL && length + 1 < RG_OWN_NAME && has_name(model, name)) {
+        name[length++] = '_';
+        name[length] = 0;
+    }
 }
 
 /* What errors call a node that may have no name: its first output, as elsewhere. */

@@ -21,6 +21,11 @@ rg_status rg_onnx_find_head(const rg_onnx *model, rg_onnx_head *head);
 /* The node that makes a value; NULL if none does. */
 const rg_proto_node *rg_onnx_maker(const rg_onnx *model, const char *name);
 
+/* A name for a value that training adds to the network: `wanted`, with an underscore behind it for
+ * each such name that the model has itself. `model` may be NULL. */
+enum { RG_OWN_NAME = 300 };
+void rg_onnx_own_name(const rg_onnx *model, const char *wanted, char name[RG_OWN_NAME]);
+
 /* Writes a model without the elements of tensors of more than 64 floating-point numbers, texts for
  * people, and shapes of values that nodes make. `classes` above 0: with a last layer of so many
  * channels, without elements. */
@@ -43,8 +48,9 @@ typedef struct rg_onnx_images {
 } rg_onnx_images;
 
 /* As rg_onnx_network_create(), for a model with one input. The graph has the source "images" (n, h,
- * w, c) in its place, and no results: the value of the first output, with channels last, is that of
- * its entry. Parameters of batch normalizations are f32 beside values of 16 bits. */
+ * w, c) in its place (rg_onnx_own_name), and no results: the value of the first output, with
+ * channels last, is that of its entry. Parameters of batch normalizations are f32 beside values of
+ * 16 bits. */
 rg_status rg_onnx_network_for_images(const rg_onnx *model, const rg_onnx_options *options,
                                      const rg_onnx_images *images, rg_onnx_network **network);
 

@@ -150,9 +150,11 @@ rg_status rg_checkpoint_plan(const rg_checkpoint *checkpoint, rg_device *device,
 
 /* ---- ONNX ---- */
 
-/* Normalization of the images, and names as an ONNX model has them. */
+/* Normalization of the images, and names as an ONNX model has them; `images` is that of the
+ * graph. */
 static void fill_request(const rg_checkpoint *checkpoint, const rg_onnx_write_desc *desc,
-                         rg_onnx_write_name names[2], rg_onnx_write_desc *request)
+                         char images[RG_OWN_NAME], rg_onnx_write_name names[2],
+                         rg_onnx_write_desc *request)
 {
     const rg_run_state *s = &checkpoint->state;
     const rg_onnx *model = checkpoint->model->onnx;
@@ -165,7 +167,8 @@ static void fill_request(const rg_checkpoint *checkpoint, const rg_onnx_write_de
     request->name_count = 0;
     if (rg_onnx_input(model, 0, &info) != RG_OK)
         return;
-    names[0] = (rg_onnx_write_name){ "images", info.name };
+    rg_onnx_own_name(model, "images", images);
+    names[0] = (rg_onnx_write_name){ images, info.name };
     if (rg_onnx_output(model, 0, &info) == RG_OK)
         names[1] = (rg_onnx_write_name){ "logits", info.name };
     request->name_count = 2;
@@ -174,6 +177,7 @@ static void fill_request(const rg_checkpoint *checkpoint, const rg_onnx_write_de
 static rg_status write_either(const rg_checkpoint *checkpoint, rg_device *device,
                               const rg_onnx_write_desc *desc, bool weights, const char *path)
 {
+    char images[RG_OWN_NAME];
     rg_onnx_write_name names[2];
     rg_onnx_write_desc request;
     rg_plan *plan;
@@ -182,7 +186,7 @@ static rg_status write_either(const rg_checkpoint *checkpoint, rg_device *device
     RG_CHECK_NOT_NULL(path);
     RG_CHECK(checkpoint->model != NULL, RG_INVALID_STATE,
              "%s: the checkpoint was opened for inspection alone", checkpoint->path);
-    fill_request(checkpoint, desc, names, &request);
+    fill_request(checkpoint, desc, images, names, &request);
     RG_TRY(rg_checkpoint_plan(checkpoint, device, &plan));
     rg_status status = RG_UNSUPPORTED;
     if (checkpoint->model->onnx != NULL)

@@ -5,6 +5,7 @@
 #define RG_TRAIN_MODEL_H
 
 #include "graph/graph.h"
+#include "onnx/onnx_train.h"
 
 #include <retrograde/model.h>
 #include <retrograde/onnx.h>
@@ -84,6 +85,10 @@ void rg_network_destroy(rg_network *network);
  * that of the model. */
 rg_status rg_network_add_results(rg_network *network, const rg_network_desc *options,
                                  const char *name, rg_value *logits, const rg_tensor_desc *desc);
+
+/* A name for a value that training adds: `wanted`, or one with underscores behind it where the
+ * model of the file has a tensor of that name. */
+void rg_network_own_name(const rg_network *network, const char *wanted, char name[RG_OWN_NAME]);
 
 /* Writes the first values of all parameters: those of the model's file, or by seed and name alone.
  */

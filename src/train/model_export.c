@@ -27,8 +27,8 @@ static rg_status write_network(const rg_network *network, const rg_network_desc 
 {
     const int64_t dims[] = { 1, options->height, options->width, options->channels };
     rg_onnx_write_input inputs[] = {
-        { "images", rg_tensor_desc_dense(options->dtype, 4, dims) },
-        { "labels", network->label_desc },
+        { rg_value_name(network->images), rg_tensor_desc_dense(options->dtype, 4, dims) },
+        { network->labels != NULL ? rg_value_name(network->labels) : "", network->label_desc },
     };
     inputs[0].desc.dims[0] = inputs[1].desc.dims[0] = -1;
     desc.inputs = inputs;

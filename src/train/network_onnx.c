@@ -122,12 +122,14 @@ static rg_status take_tensors(const rg_onnx_network *imported, rg_network *netwo
                               rg_onnx_tensor_info *output)
 {
     rg_onnx_head head;
+    char images[RG_OWN_NAME];
+    rg_network_own_name(network, "images", images);
     if (rg_onnx_find_head(imported->model, &head) != RG_OK)
         head = (rg_onnx_head){ .w = NULL }; /* of no account until it is replaced */
     for (size_t i = 0; i < imported->entry_count; i++) {
         const rg_onnx_tensor_info *info = &imported->entries[i].info;
         if (info->role == RG_ONNX_INPUT)
-            network->images = rg_graph_find_value(network->graph, "images");
+            network->images = rg_graph_find_value(network->graph, images);
         else if (info->role == RG_ONNX_OUTPUT)
             *output = *info;
         else
@@ -154,6 +156,7 @@ static rg_status build(const rg_model *model, const rg_network_desc *o,
     const rg_tensor_desc images = rg_tensor_desc_dense(o->dtype, 4, dims);
     rg_onnx_tensor_info output = { .value = NULL };
     int64_t shape[RG_MAX_RANK];
+    char labels[RG_OWN_NAME];
     RG_TRY(take_tensors(imported, network, &output));
     if (o->training)
         RG_TRY(check_trained(network));
@@ -161,8 +164,9 @@ static rg_status build(const rg_model *model, const rg_network_desc *o,
         shape[d] = d == 0 ? 1 : output.desc.dims[output.order[d]];
     const rg_tensor_desc y = rg_tensor_desc_dense(o->dtype, output.desc.rank, shape);
     RG_TRY(list_layers(network, &images));
+    rg_network_own_name(network, "labels", labels);
     if (!o->logits_only)
-        network->labels = rg_graph_source(network->graph, "labels");
+        network->labels = rg_graph_source(network->graph, labels);
     RG_TRY(rg_graph_status(network->graph));
     return rg_network_add_results(network, o, model->name, output.value, &y);
 }
@@ -179,6 +183,11 @@ rg_status rg_network_build_onnx(const rg_model *model, const rg_network_desc *op
     const rg_status status = build(model, options, imported, network);
     rg_onnx_network_destroy(imported);
     return status;
+}
+
+void rg_network_own_name(const rg_network *network, const char *wanted, char name[RG_OWN_NAME])
+{
+    rg_onnx_own_name(network->model != NULL ? network->model->onnx : NULL, wanted, name);
 }
 
 /* ---- first values ---- */

@@ -19,11 +19,19 @@ static const rg_allocator *const allocator = &rg_default_allocator;
 
 /* ---- graphs ---- */
 
+static void sum_name(const rg_network *network, const rg_network_parameter *p,
+                     char name[RG_OWN_NAME])
+{
+    char wanted[RG_OWN_NAME];
+    snprintf(wanted, sizeof wanted, "%s.sum", p->value->name);
+    rg_network_own_name(network, wanted, name);
+}
+
 /* The gradient of a parameter, or the sum of it and of those before. */
 static void add_sum(rg_network *network, const rg_network_parameter *p, bool adds)
 {
-    char name[300];
-    snprintf(name, sizeof name, "%s.sum", p->value->name);
+    char name[RG_OWN_NAME];
+    sum_name(network, p, name);
     rg_value *sum = rg_graph_parameter(network->graph, name, &p->value->desc);
     rg_value *gradient = rg_value_gradient(p->value);
     const rg_arithmetic_desc add = rg_arithmetic_desc_default();
@@ -59,15 +67,17 @@ static rg_status make_update(const rg_session *s, rg_graph *graph)
                                          .accumulate = 1 };
     const rg_tensor_desc number = rg_tensor_desc_dense(s->desc.network.dtype, 0, NULL);
     const rg_tensor_desc count = rg_tensor_desc_dense(RG_I64, 0, NULL);
-    rg_value *rate = rg_graph_parameter(graph, "rate", &number);
+    char name[RG_OWN_NAME];
+    rg_network_own_name(&s->network, "rate", name);
+    rg_value *rate = rg_graph_parameter(graph, name, &number);
+    rg_network_own_name(&s->network, "step", name);
     rg_value *step =
-        s->desc.optimizer == RG_OPTIMIZER_ADAM ? rg_graph_parameter(graph, "step", &count) : NULL;
+        s->desc.optimizer == RG_OPTIMIZER_ADAM ? rg_graph_parameter(graph, name, &count) : NULL;
     for (size_t i = 0; i < s->network.parameters_count; i++) {
         rg_network_parameter p = s->network.parameters[i];
-        char name[300];
         if (!p.trained || rg_value_gradient(p.value) == NULL)
             continue;
-        snprintf(name, sizeof name, "%s.sum", p.value->name);
+        sum_name(&s->network, &p, name);
         rg_value *sum = rg_graph_parameter(graph, name, &p.value->desc);
         p.value = rg_graph_parameter(graph, p.value->name, &p.value->desc);
         RG_TRY(rg_graph_status(graph));
@@ -215,10 +225,12 @@ static rg_status view_images(const rg_session *s, rg_tensor *images, rg_tensor *
                    (long long)n->height, (long long)n->width, (long long)n->channels);
 }
 
-static rg_status write_number(rg_commands *commands, rg_plan *plan, const char *name,
-                              const void *number, size_t bytes)
+static rg_status write_number(const rg_session *s, rg_commands *commands, rg_plan *plan,
+                              const char *wanted, const void *number, size_t bytes)
 {
     rg_tensor *tensor;
+    char name[RG_OWN_NAME];
+    rg_network_own_name(&s->network, wanted, name);
     if (rg_plan_parameter(plan, name, &tensor) != RG_OK)
         return RG_OK; /* this network has none */
     return rg_commands_write(commands, tensor, number, bytes, RG_LAYOUT_SAME);
@@ -227,7 +239,7 @@ static rg_status write_number(rg_commands *commands, rg_plan *plan, const char *
 static rg_status record(rg_session *s, rg_commands *commands, rg_plan *plan,
                         rg_tensor *const sources[], void *loss)
 {
-    RG_TRY(write_number(commands, plan, "dropout_step", &s->batches, sizeof s->batches));
+    RG_TRY(write_number(s, commands, plan, "dropout_step", &s->batches, sizeof s->batches));
     RG_TRY(rg_plan_encode(plan, commands, sources));
     rg_tensor *result;
     if (loss != NULL) {
@@ -291,11 +303,11 @@ rg_status rg_session_optimizer_step(rg_session *session)
     const float rate = (float)session->rate;
     const bool wide = session->desc.network.dtype == RG_F64;
     RG_TRY(rg_commands_create(session->queue, &commands));
-    rg_status status =
-        write_number(commands, session->update, "rate", wide ? (const void *)&session->rate : &rate,
-                     wide ? sizeof session->rate : sizeof rate);
+    rg_status status = write_number(session, commands, session->update, "rate",
+                                    wide ? (const void *)&session->rate : &rate,
+                                    wide ? sizeof session->rate : sizeof rate);
     if (status == RG_OK)
-        status = write_number(commands, session->update, "step", &step, sizeof step);
+        status = write_number(session, commands, session->update, "step", &step, sizeof step);
     if (status == RG_OK)
         status = record(session, commands, session->update, (rg_tensor *[]){ NULL }, NULL);
     rg_commands_destroy(commands);

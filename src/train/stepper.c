@@ -24,6 +24,14 @@ static rg_status record_number(rg_commands *commands, rg_plan *plan, const char 
     return rg_commands_write(commands, tensor, number, bytes, RG_LAYOUT_SAME);
 }
 
+static rg_status record_dropout_step(const rg_stepper *t, const rg_step_slot *s, rg_plan *plan,
+                                     const int64_t *step)
+{
+    char name[RG_OWN_NAME];
+    rg_network_own_name(rg_stepper_network(t), "dropout_step", name);
+    return record_number(s->commands, plan, name, step, sizeof *step);
+}
+
 rg_status rg_stepper_record_part(rg_stepper *t, rg_plan *plan, rg_step_slot *s, int32_t index,
                                  const rg_plan_cuts *cuts)
 {
@@ -32,8 +40,7 @@ rg_status rg_stepper_record_part(rg_stepper *t, rg_plan *plan, rg_step_slot *s, 
     part->dropout_step = s->numbers.batch;
     if (t->micro != NULL)
         part->dropout_step = s->numbers.batch * parts + (int64_t)t->rank * s->parts_count + index;
-    RG_TRY(record_number(s->commands, plan, "dropout_step", &part->dropout_step,
-                         sizeof part->dropout_step));
+    RG_TRY(record_dropout_step(t, s, plan, &part->dropout_step));
     rg_tensor *const sources[] = { part->images, part->labels };
     RG_TRY(cuts != NULL ? rg_plan_encode_cut(plan, s->commands, sources, cuts)
                         : rg_plan_encode(plan, s->commands, sources));
@@ -44,14 +51,15 @@ static rg_status record_numbers(rg_stepper *t, rg_plan *plan, rg_step_slot *s)
 {
     const rg_step_numbers *n = &s->numbers;
     const bool wide = t->options.network.dtype == RG_F64;
+    char name[RG_OWN_NAME];
     for (int32_t i = 0; i <= rg_rates_count(t->options.rates); i++) {
-        char name[RG_STEP_RATE_NAME];
-        rg_stepper_rate_name(i, name);
+        rg_stepper_rate_name(t, i, name);
         RG_TRY(record_number(s->commands, plan, name,
                              wide ? (const void *)&n->rates64[i] : &n->rates[i],
                              wide ? sizeof n->rates64[i] : sizeof n->rates[i]));
     }
-    return record_number(s->commands, plan, "step", &n->step, sizeof n->step);
+    rg_stepper_step_name(t, name);
+    return record_number(s->commands, plan, name, &n->step, sizeof n->step);
 }
 
 static void drop_commands(rg_step_slot *s)
@@ -89,8 +97,7 @@ static rg_status start_micro(rg_stepper *t, rg_plan *update, rg_step_slot *s)
         RG_TRY(rg_commands_create(t->queue, &s->commands));
     }
     /* the next batch has its own, but a checkpoint must not tell which micro-batch was the last */
-    RG_TRY(record_number(s->commands, t->micro->gradient, "dropout_step", &s->numbers.batch,
-                         sizeof s->numbers.batch));
+    RG_TRY(record_dropout_step(t, s, t->micro->gradient, &s->numbers.batch));
     RG_TRY(record_numbers(t, update, s));
     RG_TRY(rg_plan_encode(update, s->commands, rg_micro_sums(t->micro)));
     return rg_commands_commit(s->commands);

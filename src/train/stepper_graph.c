@@ -22,12 +22,17 @@ typedef struct rate_and_step {
     rg_value *rates[1 + RG_MOST_RATES], *step;
 } rate_and_step;
 
-void rg_stepper_rate_name(int32_t index, char name[RG_STEP_RATE_NAME])
+void rg_stepper_rate_name(const rg_stepper *t, int32_t index, char name[RG_OWN_NAME])
 {
-    if (index == 0)
-        snprintf(name, RG_STEP_RATE_NAME, "rate");
-    else
-        snprintf(name, RG_STEP_RATE_NAME, "rate%d", index);
+    char wanted[16] = "rate";
+    if (index > 0)
+        snprintf(wanted, sizeof wanted, "rate%d", index);
+    rg_network_own_name(rg_stepper_network(t), wanted, name);
+}
+
+void rg_stepper_step_name(const rg_stepper *t, char name[RG_OWN_NAME])
+{
+    rg_network_own_name(rg_stepper_network(t), "step", name);
 }
 
 rg_node *rg_stepper_add_update(const rg_stepper_options *o, rg_graph *graph,
@@ -78,8 +83,9 @@ static void add_update(const rg_stepper *t, const rg_network *network,
 static rg_value *add_sum(const rg_network *network, const rg_network_parameter *p,
                          rg_step_share which, rg_value *gradient, bool in_real)
 {
-    char name[300];
-    snprintf(name, sizeof name, "%s.sum", p->value->name);
+    char wanted[RG_OWN_NAME], name[RG_OWN_NAME];
+    snprintf(wanted, sizeof wanted, "%s.sum", p->value->name);
+    rg_network_own_name(network, wanted, name);
     rg_tensor_desc desc = p->value->desc;
     if (in_real && desc.dtype != RG_F64)
         desc.dtype = RG_F32;
@@ -103,13 +109,14 @@ static rate_and_step add_numbers(const rg_stepper *t, rg_graph *graph, rg_step_s
     const rg_tensor_desc rate = rg_tensor_desc_dense(real, 0, NULL);
     const rg_tensor_desc step = rg_tensor_desc_dense(RG_I64, 0, NULL);
     rate_and_step n = { .step = NULL };
+    char name[RG_OWN_NAME];
     for (int32_t i = 0; which == RG_STEP_SHARE_LAST && i <= rg_rates_count(t->options.rates); i++) {
-        char name[RG_STEP_RATE_NAME];
-        rg_stepper_rate_name(i, name);
+        rg_stepper_rate_name(t, i, name);
         n.rates[i] = rg_graph_parameter(graph, name, &rate);
     }
+    rg_stepper_step_name(t, name);
     if (which == RG_STEP_SHARE_LAST && t->options.optimizer == RG_OPTIMIZER_ADAM)
-        n.step = rg_graph_parameter(graph, "step", &step);
+        n.step = rg_graph_parameter(graph, name, &step);
     return n;
 }
 

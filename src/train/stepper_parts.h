@@ -115,9 +115,10 @@ rg_step_range rg_stepper_range(const rg_stepper *stepper, int64_t count, int64_t
 /* Makes the networks and plans of a stepper that has its options, device and queue. */
 rg_status rg_stepper_make_plans(rg_stepper *stepper, const rg_model *model);
 
-/* The parameter with the rate of pattern `index`; 0: that of all. */
-enum { RG_STEP_RATE_NAME = 16 };
-void rg_stepper_rate_name(int32_t index, char name[RG_STEP_RATE_NAME]);
+/* The parameters with the rate of pattern `index`, 0: that of all, and with the number of the step.
+ */
+void rg_stepper_rate_name(const rg_stepper *stepper, int32_t index, char name[RG_OWN_NAME]);
+void rg_stepper_step_name(const rg_stepper *stepper, char name[RG_OWN_NAME]);
 
 /* The slot of the batch that was started last. */
 const rg_step_slot *rg_stepper_last_slot(const rg_stepper *stepper);
