@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Operators by name from C: all names can be looked up and created, and some are run. */
-#include "api.h"
+#include "any_device.h"
 
 #include <retrograde/files.h>
 #include <retrograde/operator.h>
@@ -39,8 +39,10 @@ static rg_tensor *made_of(rg_device *device, int32_t rank, const int64_t dims[],
 }
 
 /* Images of two channels (n, c, h, w): the maxima of each channel, not of neighbouring channels. */
-static void test_onnx(rg_device *device, rg_queue *queue)
+static void test_onnx(rig *r)
 {
+    rg_device *device = r->device;
+    rg_queue *queue = r->queue;
     const float values[] = { 1, 2, 3, 4, 8, 7, 6, 5 };
     const int64_t dims[] = { 1, 2, 2, 2 };
     const rg_attribute window = { .name = "kernel_shape", .text = "2,2" };
@@ -74,8 +76,10 @@ static void test_onnx(rg_device *device, rg_queue *queue)
 }
 
 /* Windows of one pixel that are six apart: the pixel that ONNX Runtime 1.31.1 takes. */
-static void test_same(rg_device *device, rg_queue *queue)
+static void test_same(rig *r)
 {
+    rg_device *device = r->device;
+    rg_queue *queue = r->queue;
     static const char *const pads[] = { "SAME_UPPER", "SAME_LOWER" };
     const int64_t dims[] = { 1, 1, 1, 6 }, window[] = { 1, 1, 1, 1 };
     rg_tensor *in[] = { made_of(device, 4, dims, (float[]){ 0, 1, 2, 3, 4, 5 }),
@@ -103,8 +107,10 @@ static void test_same(rg_device *device, rg_queue *queue)
 }
 
 /* The gradient of a multiplication reads the other operand alone, as MPS's class does. */
-static void test_mps(rg_device *device, rg_queue *queue)
+static void test_mps(rig *r)
 {
+    rg_device *device = r->device;
+    rg_queue *queue = r->queue;
     const int64_t dims[] = { 1, 1, 2 };
     rg_tensor *in[4] = { made_of(device, 3, dims, (float[]){ 1, 2 }), NULL,
                          made_of(device, 3, dims, (float[]){ 3, 4 }) };
@@ -133,8 +139,33 @@ static void test_mps(rg_device *device, rg_queue *queue)
     rg_operator_destroy(op);
 }
 
-static void test_json(rg_device *device)
+/* The gradient of a loss: the factor dy may be left out, and is 1 then. */
+static void test_mps_loss(rig *r)
 {
+    const int64_t dims[] = { 1, 1, 2 };
+    const rg_attribute kind[] = { { .name = "kind", .text = "mean_squared" },
+                                  { .name = "reduction", .text = "none" } };
+    rg_tensor *in[4] = { NULL, made_of(r->device, 3, dims, (float[]){ 1, 2 }),
+                         made_of(r->device, 3, dims, (float[]){ 0, 4 }), NULL };
+    rg_tensor *out[4] = { NULL };
+    rg_operator *op;
+    float dx[2] = { 0, 0 };
+    EXPECT_OK(rg_operator_create(r->device, "MPSNNLossGradient", kind, 2, &op));
+    EXPECT(strcmp(rg_operator_input(op, 0), "sourceGradient") == 0);
+    EXPECT(strcmp(rg_operator_input(op, 1), "sourceImage") == 0);
+    EXPECT_OK(rg_operator_run(op, r->commands, in, 3, 1, out));
+    EXPECT_OK(rig_run(r));
+    EXPECT_OK(rg_tensor_read(out[0], dx, sizeof dx, RG_LAYOUT_SAME));
+    EXPECT(dx[0] == 2 && dx[1] == -4);
+    rg_tensor_destroy(out[0]);
+    rg_tensor_destroy(in[1]);
+    rg_tensor_destroy(in[2]);
+    rg_operator_destroy(op);
+}
+
+static void test_json(rig *r)
+{
+    rg_device *device = r->device;
     static const struct {
         const char *text, *words;
     } bad[] = {
@@ -169,16 +200,7 @@ static void test_json(rg_device *device)
 
 int main(void)
 {
-    rg_device *device;
-    rg_queue *queue;
-    EXPECT_OK(rg_device_create("cpu", NULL, &device));
-    EXPECT_OK(rg_queue_create(device, &queue));
     test_names();
-    test_onnx(device, queue);
-    test_same(device, queue);
-    test_mps(device, queue);
-    test_json(device);
-    rg_queue_destroy(queue);
-    rg_device_destroy(device);
+    RUN_ON_DEVICES(test_onnx, test_same, test_mps, test_mps_loss, test_json);
     return rg_test_report();
 }

@@ -93,8 +93,8 @@ static void list_tensors(const rg_mps_name mps, const void *desc, rg_operator *o
     }
     const uint32_t reads = mps.op->reads(desc);
     const bool forward = reads & (RG_READS_STATE | RG_READS_OR_STATE);
-    add_tensors(mps, "d", y, rg_op_gradients(mps.op, desc), RG_ROLE_DY, ~0u, op->inputs,
-                &op->input_count);
+    add_tensors(mps, "d", y, rg_op_gradients(mps.op, desc), RG_ROLE_DY, ~mps.op->optional_dy,
+                op->inputs, &op->input_count);
     add_tensors(mps, "", x, inputs, RG_ROLE_X,
                 forward                       ? ~0u
                 : mps.op == &rg_op_arithmetic ? 0
@@ -193,7 +193,7 @@ RG_PRIVATE_API rg_status rg_gradient_complete(const rg_op *op, const void *desc,
         void *zeros;
         if (x[i] != NULL || read || !rg_gradient_shape(op, desc, dy, x, i, &shape))
             continue;
-        rg_device *device = dy[0]->storage->device;
+        rg_device *device = (dy[0] != NULL ? dy[0] : x[0])->storage->device;
         const size_t bytes = (size_t)rg_shape_count(&shape) * rg_dtype_size(shape.dtype);
         RG_TRY(rg_tensor_create(device, &shape, &x[i]));
         RG_TRY(rg_allocate_zero(&device->allocator, bytes + 1, &zeros));
@@ -243,7 +243,7 @@ static rg_status record(const rg_operator *op, const rg_kernel *kernel, rg_comma
 static rg_status check_rank(const rg_operator *op, const rg_tensor *first)
 {
     const rg_op_name *name = op->mps.name;
-    RG_CHECK(name->rank_high == 0 ||
+    RG_CHECK(name->rank_high == 0 || first == NULL ||
                  (first->desc.rank >= name->rank_low && first->desc.rank <= name->rank_high),
              RG_INVALID_ARGUMENT, "%s: %s has rank %d, but must have rank %d or %d", op->name,
              op->inputs[0].name, first->desc.rank, name->rank_low, name->rank_high);
