@@ -146,6 +146,49 @@ def test_optimizers(library, failures, draw):
                                       adam_mode=2))
 
 
+def optimizer_model(kind, inputs, sequences, **attributes):
+    """As onnxruntime-training 1.19.2 makes it: one node, the parameters in sequences."""
+    info, listed = helper.make_tensor_value_info, helper.make_tensor_sequence_value_info
+    given = [info("learning_rate", 1, [1]), info("step", 7, [1])]
+    given += [listed(n, 1, None) for n in ("params", "gradients", "first_order_moments", "second_order_moments")]
+    node = helper.make_node(kind, inputs + sequences, ["updated"], domain=RUNTIME, **attributes)
+    kept = [i for i in given if i.name in inputs + sequences or i.name in ("step", "first_order_moments")]
+    graph = helper.make_graph([node], "optimizer", kept, [info("updated", 9, [1])])
+    return helper.make_model(graph, ir_version=9, opset_imports=OPSETS)
+
+
+def loaded(library, model):
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.register_custom_ops_library(library)
+    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def test_optimizer_models(library, failures, draw):
+    """The models themselves cannot run: no operator of a library has sequences. What the example makes of them does."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples"))
+    from onnxruntime_optimizer import for_stock_runtime
+
+    shapes, rate = ((4, 8), (8,), (2, 3, 5), (1,)), np.array([0.05], np.float32)
+    w, g, m = ([draw.uniform(-1, 1, s).astype(np.float32) for s in shapes] for _ in range(3))
+    v = [np.abs(a) for a in m]
+    sgd = optimizer_model("SGDOptimizerV2", ["learning_rate"], ["params", "gradients"])
+    adam = optimizer_model("AdamWOptimizer", ["learning_rate", "step"],
+                           ["params", "gradients", "first_order_moments", "second_order_moments"], adam_mode=1,
+                           alpha=0.9, beta=0.999, epsilon=1e-6, weight_decay=0.25, correct_bias=1)
+    failures.refused("a model with sequences", "not a registered", lambda: loaded(library, adam))
+    got = loaded(library, for_stock_runtime(sgd)).run(None, {"learning_rate": rate, "params": w, "gradients": g})
+    for a, b, c in zip(got[0], w, g):
+        failures.near("SGDOptimizerV2 of a model", a, b - rate[0] * c.astype(float), 1e-7)
+    got = loaded(library, for_stock_runtime(adam)).run(None, {
+        "learning_rate": rate, "step": np.array([4]), "params": w, "gradients": g, "first_order_moments": m,
+        "second_order_moments": v})
+    for i in range(len(shapes)):
+        want = adamw(*(x[i].astype(float) for x in (w, g, m, v)), 0.05, 4, 0.9, 0.999, 1e-6, 0.25, 1, 1)
+        for name, a, b in zip(("weight", "moment 1", "moment 2"), got, want):
+            failures.near(f"AdamWOptimizer of a model, {name}", a[i], b, 1e-6)
+
+
 # ---- a training model ----
 
 SHAPES = {"w1": (4, 1, 3, 3), "b1": (4,), "w2": (16, 16), "b2": (16,), "w3": (5, 16), "b3": (5,), "g": (16,),
@@ -243,7 +286,7 @@ def test_training(library, failures, draw):
 def main():
     library, failures = os.path.abspath(sys.argv[1]), Failures()
     draw = np.random.default_rng(1)
-    for test in (test_gather, test_accumulator, test_optimizers, test_training):
+    for test in (test_gather, test_accumulator, test_optimizers, test_optimizer_models, test_training):
         test(library, failures, draw)
     for failure in failures.list[:20]:
         print(failure)
