@@ -39,7 +39,7 @@ add_library(rg_train_objects OBJECT
     src/train/draw_rows.c src/train/draw_order.c src/train/draw_routes.c src/train/draw_layout.c
     src/train/draw_svg.c src/train/draw_dot.c
     src/train/confusion.c src/train/report_style.c src/train/report_curves.c src/train/report_confusion.c
-    src/train/report_worst.c src/train/report_network.c src/train/report_time.c
+    src/train/report_worst.c src/train/report_targets.c src/train/scatter.c src/train/findings.c src/train/report_network.c src/train/report_time.c
     src/train/report_memory.c src/train/report_html.c
     src/train/metrics_csv.c src/train/metrics_events.c)
 set_property(SOURCE src/train/data_source.c src/train/png_image.c src/train/mask_image.c src/train/jpeg_image.c PROPERTY

@@ -263,7 +263,8 @@ static figures train(rg_device *device, rg_dtype dtype, int64_t micro_batches)
     EXPECT_OK(rg_trainer_train(trainer, 1, take_loss, &f.progress));
     EXPECT_OK(rg_trainer_train(trainer, 29, NULL, NULL));
     EXPECT_OK(rg_trainer_evaluate(trainer, all, &f.all));
-    EXPECT_OK(rg_trainer_evaluate(trainer, some, &f.some));
+    EXPECT_OK(rg_trainer_predict(trainer, rg_dataset_image(all, 0), RG_F32, 1, f.answers));
+    EXPECT_OK(rg_trainer_evaluate(trainer, some, &f.some)); /* predictions are not counted in it */
     rg_trainer_destroy(trainer);
     rg_model_destroy(model);
     rg_dataset_destroy(all);

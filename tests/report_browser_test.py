@@ -78,6 +78,16 @@ class Browser(unittest.TestCase):
         for label in ("conv1", "d conv1", "adam w", "64×14×14×32"):
             self.assertIn(">%s</text>" % label, network)
 
+    def test_targets(self):
+        for name, heading, images in (("values", "Predicted and true values", 18), ("labels", "Labels", 18),
+                                      ("masks", "Classes of pixels", 54)):  # fmt: skip
+            text = self.dom(name + ".html")
+            self.assertIn('<section id="targets">\n<h2>%s</h2>' % heading, text)
+            self.assertIn('href="#targets"', text)
+            self.assertEqual(len(re.findall(r'<img alt="[^"]+"[^>]* src="data:image/png;base64,', text)), images)
+            self.assertNotIn('<section id="confusion">', text)
+        self.assertEqual(len(re.findall(r'<path class="dots" d="M', self.dom("values.html"))), 2)
+
     def test_hostile(self):
         text = self.dom("hostile.html")
         self.assertIn("&lt;script&gt;alert(1)&lt;/script&gt;", text)
@@ -89,7 +99,8 @@ class Browser(unittest.TestCase):
         self.assertIn("conv1", self.dom("network.svg"))
 
     def test_well_formed(self):
-        for name in ("report.html", "hostile.html", "diverged.html", "empty.html", "network.svg"):
+        for name in ("report.html", "hostile.html", "diverged.html", "empty.html", "values.html", "labels.html", "masks.html",
+                     "network.svg"):  # fmt: skip
             xml.dom.minidom.parse(os.path.join(self.folder, name))
 
     def test_colours(self):

@@ -249,3 +249,65 @@ sample *sample_make(void)
     r->memory = s->memory;
     return s;
 }
+
+/* ---- other targets ---- */
+
+static void sample_fill_values(sample *s)
+{
+    for (int k = 0; k < SAMPLE_VALUES; k++) {
+        for (int i = 0; i < SAMPLE_POINTS; i++) {
+            s->points[k][i][0] = (float)(40 * sample_noise(s));
+            s->points[k][i][1] = s->points[k][i][0] * 0.9f + (float)(8 * sample_noise(s));
+        }
+        s->values[k] = (rg_report_value){ .absolute = 2.25,
+                                          .squared = 9,
+                                          .variance = 133,
+                                          .points = (const float(*)[2])s->points[k],
+                                          .point_count = SAMPLE_POINTS };
+    }
+}
+
+static void sample_fill_target_images(sample *s, rg_target_kind target)
+{
+    static const char *const said[] = { NULL, "Dress, Coat", "12.5, -3.25", NULL,
+                                        "14.5 % of the pixels are wrong" };
+    static const char *const wanted[] = { NULL, "Dress", "12, -4", "" };
+    const bool masks = target == RG_TARGET_MASK;
+    for (size_t i = 0; i < sizeof s->masks[0]; i++) {
+        s->masks[0][i] = (uint8_t)(i / 700 * 90);
+        s->masks[1][i] = (uint8_t)(i / 800 * 100);
+    }
+    for (int i = 0; i < SAMPLE_IMAGES; i++) {
+        s->images[i].said = said[masks ? 4 : target];
+        s->images[i].wanted = wanted[target];
+        s->images[i].said_mask = masks ? s->masks[0] : NULL;
+        s->images[i].true_mask = masks ? s->masks[1] : NULL;
+        s->images[i].mask_height = s->images[i].mask_width = SAMPLE_SIDE;
+    }
+}
+
+rg_report sample_of(sample *s, rg_target_kind target)
+{
+    static const char *const metrics[] = { "Accuracy", "Label accuracy", "Mean absolute error",
+                                           "Pixel accuracy" };
+    rg_report r = s->report;
+    r.confusion = NULL;
+    r.target = target;
+    r.metric = metrics[target];
+    r.target_images = 10000;
+    r.test_iou = target == RG_TARGET_MASK ? 0.7125 : (double)NAN;
+    r.test_score = target == RG_TARGET_VALUES ? 2.25 : r.test_accuracy;
+    if (target == RG_TARGET_VALUES)
+        r.test_accuracy = NAN;
+    sample_fill_values(s);
+    sample_fill_target_images(s, target);
+    for (int32_t i = 0; i < SAMPLE_CLASSES; i++)
+        s->target_classes[i] = (rg_confusion_class){ i, 1000 + i, 1100 - i, 800 + 10 * i };
+    if (target == RG_TARGET_VALUES) {
+        r.values = s->values;
+        r.value_count = SAMPLE_VALUES;
+    } else {
+        r.target_classes = s->target_classes;
+    }
+    return r;
+}

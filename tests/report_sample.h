@@ -16,7 +16,9 @@ enum {
     SAMPLE_LAYERS = 11,
     SAMPLE_NODES = 60,
     SAMPLE_EDGES = 160,
-    SAMPLE_TENSORS = 60
+    SAMPLE_TENSORS = 60,
+    SAMPLE_VALUES = 2,
+    SAMPLE_POINTS = 300
 };
 
 /* All that a report points to. */
@@ -35,8 +37,15 @@ typedef struct sample {
     char names[SAMPLE_NODES + SAMPLE_TENSORS][40];
     int name_count;
     uint64_t seed;
+    float points[SAMPLE_VALUES][SAMPLE_POINTS][2];
+    rg_report_value values[SAMPLE_VALUES];
+    rg_confusion_class target_classes[SAMPLE_CLASSES];
+    uint8_t masks[2][3 * SAMPLE_SIDE * SAMPLE_SIDE];
 } sample;
 
 sample *sample_make(void);
+
+/* The same run, as if it had learned other targets than one class. */
+rg_report sample_of(sample *s, rg_target_kind target);
 
 #endif

@@ -6,6 +6,7 @@
  *      report_test FOLDER     writes pages there, for a browser to look at */
 #include "tests/markup.h"
 #include "tests/report_sample.h"
+#include "train/report_parts.h"
 #include "train/figures.h"
 #include "train/page.h"
 #include "train/png_uri.h"
@@ -437,6 +438,64 @@ static void test_locale(sample *s)
     free(text);
 }
 
+/* ---- other targets than one class ---- */
+
+static void test_values(sample *s)
+{
+    rg_report r = sample_of(s, RG_TARGET_VALUES);
+    char *text = page_of(&r, NULL);
+    EXPECT(markup_count(text, "<section id=\"targets\">") == 1);
+    EXPECT(strstr(text, "<h2>Predicted and true values</h2>") && strstr(text, ">Values</a>"));
+    EXPECT(markup_count(text, "<figure class=\"chart scatter\">") == SAMPLE_VALUES);
+    EXPECT(markup_count(text, "h0") >= SAMPLE_VALUES * SAMPLE_POINTS);
+    EXPECT(strstr(text, "<td class=\"n\">2.25</td><td class=\"n\">3</td><td class=\"n\">93.2") ||
+           strstr(text, "<td class=\"n\">2.250</td><td class=\"n\">3.000</td>"));
+    EXPECT(strstr(text, "12.5, -3.25") && strstr(text, "largest mean absolute error"));
+    EXPECT(strstr(text, "true class") == NULL);
+    free(text);
+    s->points[0][0][0] = NAN;
+    s->points[0][1][1] = INFINITY;
+    for (int i = 0; i < SAMPLE_POINTS; i++)
+        s->points[1][i][0] = s->points[1][i][1] = 1e30f;
+    s->values[0].variance = 0;
+    text = page_of(&r, NULL);
+    EXPECT(markup_count(text, "<figure class=\"chart scatter\">") == SAMPLE_VALUES);
+    free(text);
+    r.value_count = 0;
+    text = page_of(&r, NULL);
+    EXPECT(strstr(text, "id=\"targets\"") == NULL);
+    free(text);
+}
+
+static void test_labels(sample *s)
+{
+    rg_report r = sample_of(s, RG_TARGET_LABELS);
+    char *text = page_of(&r, NULL);
+    EXPECT(strstr(text, "<h2>Labels</h2>") && strstr(text, ">Labels</a>"));
+    /* 1001 have label 1, 1099 are said to, 810 rightly: 480 of 10,000 are wrong */
+    EXPECT(strstr(text, "<td>Trouser</td><td class=\"n\">1\u202f001</td><td class=\"n\">1\u202f099"
+                        "</td><td class=\"n\">80.9\u00a0%</td><td class=\"n\">73.7\u00a0%</td>"
+                        "<td class=\"n\">95.2\u00a0%</td>"));
+    EXPECT(strstr(text, "Dress, Coat") && strstr(text, "predicted labels, true ones"));
+    free(text);
+}
+
+static void test_masks(sample *s)
+{
+    rg_report r = sample_of(s, RG_TARGET_MASK);
+    char *text = page_of(&r, NULL);
+    EXPECT(strstr(text, "<h2>Classes of pixels</h2>") && strstr(text, "71.25\u00a0%"));
+    EXPECT(markup_count(text, "class=\"swatch\"") == SAMPLE_CLASSES);
+    /* 810 of 1001 + 1099 - 810 */
+    EXPECT(strstr(text, "Trouser</td>") && strstr(text, "<td class=\"n\">62.8\u00a0%</td>"));
+    EXPECT(markup_count(text, "<img ") == 3 * SAMPLE_IMAGES);
+    EXPECT(markup_count(text, "alt=\"true mask\"") == SAMPLE_IMAGES);
+    free(text);
+    for (int32_t i = 0; i < 100; i++)
+        EXPECT(rg_mask_colour(i) != rg_mask_colour(i + 1) && rg_mask_colour(i) <= 0xffffff);
+    sample_of(s, RG_TARGET_CLASS); /* as it was */
+}
+
 /* ---- for a browser ---- */
 
 static void write_page(const rg_report *report, const char *folder, const char *name)
@@ -457,6 +516,13 @@ static void write_pages(sample *s, const char *folder)
     EXPECT_OK(rg_draw_dot(&r.drawing, path));
     r.title = r.model = r.dataset = r.command = hostile;
     write_page(&r, folder, "hostile.html");
+    r = sample_of(s, RG_TARGET_VALUES);
+    write_page(&r, folder, "values.html");
+    r = sample_of(s, RG_TARGET_LABELS);
+    write_page(&r, folder, "labels.html");
+    r = sample_of(s, RG_TARGET_MASK);
+    write_page(&r, folder, "masks.html");
+    sample_of(s, RG_TARGET_CLASS);
     r = s->report;
     s->epochs[6].train_loss = s->epochs[7].train_loss = NAN;
     s->epochs[7].validation_loss = INFINITY;
@@ -489,6 +555,9 @@ int main(int count, char **arguments)
     test_nonsense(s);
     test_files(s);
     test_locale(s);
+    test_values(s);
+    test_labels(s);
+    test_masks(s);
     scratch_end();
     free(s);
     return rg_test_report();

@@ -54,7 +54,10 @@ class Targets(Case):
             values = self.predict()
             self.assertEqual(len(values), 2)
             self.assertLess(abs(values[0] - rows[0][0] - 2 * rows[0][1]), 0.6)
-            self.assertIn("Mean absolute error", read(self.path("out", "report.html")).decode())
+            page = read(self.path("out", "report.html")).decode()
+            self.assertIn("Mean absolute error", page)
+            self.assertEqual(page.count('<figure class="chart scatter">'), 2)
+            self.assertEqual(len(page.split('<path class="dots"')[1].split('"/>')[0].split("h0")), 41)
             os.rename(self.path("out"), self.path("out-" + dtype))
 
     def test_losses(self):
@@ -81,7 +84,9 @@ class Targets(Case):
         lines, told = self.train("--model", "mlp", "--epochs", "4")
         self.assertGreater(told["accuracy"], 0.95)
         self.assertEqual([value > 0.5 for value in self.predict()], [label == 1 for label in labels[0]])
-        self.assertIn("Label accuracy", read(self.path("out", "report.html")).decode())
+        page = read(self.path("out", "report.html")).decode()
+        self.assertIn("Label accuracy", page)
+        self.assertIn("<caption>Labels</caption>", page)
 
     def test_masks(self):
         """Pixels that are bright, of images with two channels."""
@@ -146,6 +151,10 @@ class Targets(Case):
         values = json.loads(run("predict", self.path("out"), image, "--json")[0])["values"]
         self.assertEqual(len(values), 64)
         self.assertTrue(set(values) <= {0, 1, 2})
+        page = read(self.path("out", "report.html")).decode()
+        self.assertIn("</i>road</td>", page)
+        self.assertIn("Intersection over union", page)
+        self.assertEqual(page.count('alt="true mask"'), 8)
         with open(self.path("roads", "train", "masks", "003.png"), "r+b") as file:
             file.truncate(70)
         self.refuses(*words, "--out", self.path("no"), says="train/masks/003.png: ")

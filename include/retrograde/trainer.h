@@ -236,9 +236,10 @@ RG_API rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_datase
 /** How good a network is on a set. */
 typedef struct rg_trainer_result {
     int64_t images, right; /**< of the set; of these, those that are classified correctly */
-    double loss;           /**< the mean over all images */
+    double loss;           /**< the mean over all images, or over all pixels of masks that are not
+                                ignored */
     double accuracy;       /**< right / images; for labels and masks the share of labels or pixels
-                                that are right; NaN for values */
+                                that are right, ignored ones left out; NaN for values */
     double score;          /**< the accuracy; for values the mean absolute error */
     double top5;           /**< share of classes among the five most probable; NaN for others */
     double iou; /**< mean intersection over union of the classes of masks; NaN for others */

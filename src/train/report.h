@@ -40,7 +40,19 @@ typedef struct rg_report_image {
     int32_t label, predicted;
     double probability; /* of the prediction */
     const char *name;   /* a file, or "test image 4711" */
+    /* of targets other than one class: what was predicted, and what is true */
+    const char *said, *wanted;
+    const uint8_t *said_mask, *true_mask; /* (mask_height, mask_width, 3); NULL: none */
+    int32_t mask_height, mask_width;
 } rg_report_image;
+
+/* A value that is learned, over the images that were evaluated. */
+typedef struct rg_report_value {
+    double absolute, squared; /* the means of these errors */
+    double variance;          /* of the true values */
+    const float (*points)[2]; /* some of them, true and predicted */
+    int64_t point_count;
+} rg_report_value;
 
 typedef struct rg_report_layer {
     const char *label, *op;
@@ -85,6 +97,12 @@ typedef struct rg_report {
     int64_t confusion_count;
     const rg_report_image *worst; /* the worst first */
     int64_t worst_count;
+
+    rg_target_kind target; /* of targets other than one class: */
+    int64_t target_images; /* that were evaluated */
+    const rg_report_value *values;
+    int64_t value_count;
+    const rg_confusion_class *target_classes; /* (classes): images of labels, pixels of masks */
 
     const rg_report_layer *layers;
     int64_t layer_count;

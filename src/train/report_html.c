@@ -154,6 +154,11 @@ static void add_navigation(rg_page *page, const rg_report *r)
     } parts[] = {
         { "curves", "Learning curves", r->epoch_count > 0 || r->step_count > 0 },
         { "confusion", "Confusion", r->confusion != NULL && r->classes > 0 },
+        { "targets",
+          r->target == RG_TARGET_VALUES   ? "Values"
+          : r->target == RG_TARGET_LABELS ? "Labels"
+                                          : "Classes of pixels",
+          rg_report_has_targets(r) },
         { "worst", "Worst predictions", r->worst_count > 0 },
         { "network", "Network", r->layer_count > 0 || r->drawing.node_count > 0 },
         { "time", "Time per op", r->timing_count > 0 },
@@ -231,6 +236,7 @@ static rg_status add_all(rg_page *page, const rg_report *r)
     add_head(page, r);
     RG_TRY(rg_report_curves(page, r));
     RG_TRY(rg_report_confusion(page, r));
+    RG_TRY(rg_report_targets(page, r));
     RG_TRY(rg_report_worst(page, r));
     RG_TRY(rg_report_network(page, r));
     RG_TRY(rg_report_time(page, r));

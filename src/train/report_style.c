@@ -65,7 +65,9 @@ static const char charts[] =
     "circle.c1{fill:var(--c1)}circle.c2{fill:var(--c2)}circle.c3{fill:var(--c3)}"
     "circle.c4{fill:var(--c4)}\n"
     ".bad{stroke:var(--bad);stroke-width:1.6;fill:none}\n"
-    ".mark{stroke:var(--muted);stroke-dasharray:2 4;opacity:.8}\n"
+    ".scatter svg{max-width:340px}"
+    ".dots{fill:none;stroke:var(--c1);stroke-width:5;stroke-linecap:round;opacity:.45}\n"
+    ".mark{fill:none;stroke:var(--muted);stroke-dasharray:2 4;opacity:.8}\n"
     ".hit{fill:transparent}.hit:hover{fill:var(--ink);fill-opacity:.06}\n";
 
 static const char tables[] =
@@ -112,6 +114,10 @@ static const char rest[] =
     "\n"
     ".worst p{margin:7px 0 0;font-size:13px;line-height:1.4;overflow-wrap:anywhere}"
     ".worst .said{color:var(--c2);font-weight:600}.worst .true{color:var(--muted)}\n"
+    ".swatch{display:inline-block;width:12px;height:12px;border-radius:3px;margin-right:8px;"
+    "vertical-align:-1px;border:1px solid var(--rule)}\n"
+    ".worst .three{display:flex;gap:6px}.worst .three img{width:calc(33.3% - 4px)}"
+    ".worst.masks{grid-template-columns:repeat(auto-fill,minmax(min(100%,300px),1fr))}\n"
     ".drawing{overflow:auto;max-height:86vh;border:1px solid var(--rule);border-radius:8px;"
     "margin-top:26px;padding:8px}.drawing svg{display:block;margin:0 auto;height:auto}\n"
     ".plan rect.t{stroke:var(--panel);stroke-width:.6}.plan rect.t:hover{opacity:.7}\n"

@@ -65,6 +65,15 @@ rg_status rg_trainer_use(rg_device *device, const rg_model *model, const rg_netw
 rg_status rg_trainer_read_weights(rg_trainer *trainer, const char *path, bool all,
                                   rg_weights_say *say, void *context);
 
+/* ---- trainer_use.c ---- */
+
+/* Evaluates a set, and calls `look` for each batch with what rg_scored_answers() says of its
+ * images.
+ */
+typedef void rg_batch_look(void *context, const rg_batch *batch, const float answers[]);
+rg_status rg_trainer_evaluate_with(rg_trainer *trainer, const rg_dataset *set, rg_batch_look *look,
+                                   void *context, rg_trainer_result *result);
+
 /* ---- trainer_history.c ---- */
 
 /* Allocates the losses, as many as the whole training needs. */

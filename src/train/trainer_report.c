@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The report of a training: what the trainer, its plan and a last evaluation know. */
-#include "train/trainer.h"
+#include "train/findings.h"
 
 #include "core/memory.h"
 #include "graph/name_index.h"
@@ -27,7 +27,8 @@ typedef struct pieces {
     int64_t cell_count;
     rg_report_image worst[WORST];
     int64_t worst_count;
-    uint8_t *pixels; /* of the worst images */
+    rg_findings findings; /* of other targets than one class */
+    uint8_t *pixels;      /* of the worst images */
     char names[WORST][48];
     rg_report_layer *layers;
     char (*texts)[2][TEXT]; /* by layer: shape, fields */
@@ -65,24 +66,6 @@ static int64_t find_worst(const pieces *p, int64_t worst[])
     return count;
 }
 
-static rg_status copy_pixels(const pieces *p, int64_t image, uint8_t *to)
-{
-    const rg_dataset_info *info = &p->info;
-    const int64_t count = info->height * info->width * info->channels;
-    if (info->dtype == RG_U8)
-        return rg_dataset_read_image(p->test, image, to);
-    const float *pixels = rg_dataset_image(p->test, image); /* which are always in memory */
-    float low = INFINITY, high = -INFINITY;
-    for (int64_t i = 0; i < count; i++) {
-        low = isfinite(pixels[i]) ? fminf(low, pixels[i]) : low;
-        high = isfinite(pixels[i]) ? fmaxf(high, pixels[i]) : high;
-    }
-    const float scale = high > low ? 255 / (high - low) : 0;
-    for (int64_t i = 0; i < count; i++)
-        to[i] = isfinite(pixels[i]) ? (uint8_t)((pixels[i] - low) * scale + 0.5f) : 0;
-    return RG_OK;
-}
-
 static rg_status show_worst(pieces *p)
 {
     const rg_dataset_info *info = &p->info;
@@ -97,7 +80,7 @@ static rg_status show_worst(pieces *p)
     for (int64_t i = 0; i < p->worst_count; i++) {
         uint8_t *pixels = p->pixels + (size_t)i * bytes;
         const rg_prediction *prediction = &p->predictions[worst[i]];
-        RG_TRY(copy_pixels(p, worst[i], pixels));
+        RG_TRY(rg_findings_picture(p->test, worst[i], pixels));
         snprintf(p->names[i], sizeof p->names[i], "%.30s image %lld", p->part, (long long)worst[i]);
         p->worst[i] = (rg_report_image){ .pixels = pixels,
                                          .height = (int32_t)info->height,
@@ -277,7 +260,7 @@ static rg_status predict_test_set(pieces *p, rg_trainer_result *result)
         return RG_OK;
     const size_t count = (size_t)p->info.count;
     if (p->trainer->state.network.target != RG_TARGET_CLASS)
-        return rg_trainer_evaluate(p->trainer, p->test, result);
+        return rg_findings_gather(p->trainer, p->test, p->part, &p->findings, result);
     RG_TRY(rg_allocate_array(count, sizeof *p->predictions, &p->predictions));
     RG_TRY(rg_allocate_array(count, sizeof *p->cells, &p->cells));
     RG_TRY(rg_trainer_predict_set(p->trainer, p->test, p->predictions, result));
@@ -305,6 +288,7 @@ static void release(pieces *p)
     rg_release(allocator, p->predictions, (size_t)info->count * sizeof *p->predictions);
     rg_release(allocator, p->cells, (size_t)info->count * sizeof *p->cells);
     rg_release(allocator, p->pixels, WORST * bytes);
+    rg_findings_release(&p->findings);
     rg_release(allocator, p->timings, (p->timing_capacity + 1) * sizeof *p->timings);
     rg_release(allocator, p->milliseconds, p->timing_capacity * sizeof *p->milliseconds);
     rg_release(allocator, p->memory, p->memory_capacity * sizeof *p->memory);
@@ -327,6 +311,8 @@ static rg_status write_page(const pieces *p, const char *command, const rg_train
 {
     const rg_trainer *t = p->trainer;
     const rg_plan *plan = rg_stepper_plan(t->stepper);
+    const rg_target_kind target = t->state.network.target;
+    const bool is_class = target == RG_TARGET_CLASS;
     const rg_report report = { .title = p->title,
                                .model = t->model->name,
                                .dataset = p->dataset,
@@ -341,7 +327,7 @@ static rg_status write_page(const pieces *p, const char *command, const rg_train
                                .step_count = t->history.loss_count,
                                .test_loss = result->loss,
                                .test_accuracy = result->accuracy,
-                               .metric = metric_name(t->state.network.target),
+                               .metric = metric_name(target),
                                .test_score = result->score,
                                .test_iou = result->iou,
                                .test_part = p->part,
@@ -351,8 +337,13 @@ static rg_status write_page(const pieces *p, const char *command, const rg_train
                                .class_names = (const char *const *)t->state.class_names,
                                .confusion = p->cells,
                                .confusion_count = p->cell_count,
-                               .worst = p->worst,
-                               .worst_count = p->worst_count,
+                               .worst = is_class ? p->worst : p->findings.worst,
+                               .worst_count = is_class ? p->worst_count : p->findings.worst_count,
+                               .target = target,
+                               .target_images = p->findings.seen,
+                               .values = p->findings.values,
+                               .value_count = p->findings.info.targets,
+                               .target_classes = p->findings.classes,
                                .layers = p->layers,
                                .layer_count = (int64_t)p->layer_capacity,
                                .drawing = p->drawing.drawing,

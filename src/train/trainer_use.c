@@ -74,17 +74,21 @@ static rg_status open_loader(const rg_trainer *trainer, const rg_dataset *set, i
     return rg_loader_create(set, &desc, loader);
 }
 
-/* `probabilities`, of one batch, is NULL where `predictions` is. */
-static void take_predictions(const rg_trainer *trainer, const rg_batch *batch,
-                             const float probabilities[], rg_prediction predictions[])
+/* What the caller of rg_trainer_predict_set() wants. */
+typedef struct predicted {
+    int32_t classes;
+    rg_prediction *predictions;
+} predicted;
+
+static void take_predictions(void *context, const rg_batch *batch, const float probabilities[])
 {
-    const int32_t classes = trainer->state.network.classes;
+    const predicted *to = context;
     for (int64_t i = 0; i < batch->count; i++) {
-        const float *p = probabilities + i * classes;
+        const float *p = probabilities + i * to->classes;
         int32_t best = 0;
-        for (int32_t k = 1; k < classes; k++)
+        for (int32_t k = 1; k < to->classes; k++)
             best = p[k] > p[best] ? k : best;
-        predictions[batch->indices[i]] =
+        to->predictions[batch->indices[i]] =
             (rg_prediction){ batch->labels[i], best, p[best], p[batch->labels[i]] };
     }
 }
@@ -110,8 +114,9 @@ static void finish_result(rg_trainer *trainer, double weight, rg_trainer_result 
     sum->iou = rg_stepper_take_iou(trainer->stepper);
 }
 
-static rg_status evaluate_batches(rg_trainer *trainer, rg_loader *loader, float probabilities[],
-                                  rg_prediction predictions[], rg_trainer_result *result)
+/* `answers`, of one batch, is NULL where `look` is. */
+static rg_status evaluate_batches(rg_trainer *trainer, rg_loader *loader, float answers[],
+                                  rg_batch_look *look, void *context, rg_trainer_result *result)
 {
     rg_trainer_result sum = { 0 };
     double weight = 0;
@@ -121,32 +126,31 @@ static rg_status evaluate_batches(rg_trainer *trainer, rg_loader *loader, float 
         RG_TRY(rg_loader_next(loader, &batch));
         RG_TRY(rg_stepper_evaluate(trainer->stepper, batch.images,
                                    batch.values != NULL ? batch.values : batch.labels, batch.count,
-                                   probabilities, &outcome));
+                                   answers, &outcome));
         add_outcome(&sum, &weight, &outcome);
-        if (predictions != NULL)
-            take_predictions(trainer, &batch, probabilities, predictions);
+        if (look != NULL)
+            look(context, &batch, answers);
     } while (!batch.last);
     finish_result(trainer, weight, &sum);
     *result = sum;
     return RG_OK;
 }
 
-/* `predictions` may be NULL. */
-static rg_status evaluate(rg_trainer *trainer, const rg_dataset *set, rg_prediction predictions[],
-                          rg_trainer_result *result)
+rg_status rg_trainer_evaluate_with(rg_trainer *trainer, const rg_dataset *set, rg_batch_look *look,
+                                   void *context, rg_trainer_result *result)
 {
     const size_t batch = (size_t)rg_stepper_use_batch(trainer->stepper);
-    const size_t bytes = batch * (size_t)trainer->state.network.classes * sizeof(float);
-    void *probabilities = NULL;
+    const size_t bytes = batch * (size_t)rg_trainer_answers(trainer) * sizeof(float);
+    void *answers = NULL;
     rg_loader *loader;
     RG_TRY(rg_trainer_check_set(trainer, set));
     RG_TRY(open_loader(trainer, set, 0, 1, &loader));
     rg_status status = RG_OK;
-    if (predictions != NULL)
-        status = rg_allocate(allocator, bytes, &probabilities);
+    if (look != NULL)
+        status = rg_allocate(allocator, bytes, &answers);
     if (status == RG_OK)
-        status = evaluate_batches(trainer, loader, probabilities, predictions, result);
-    rg_release(allocator, probabilities, bytes);
+        status = evaluate_batches(trainer, loader, answers, look, context, result);
+    rg_release(allocator, answers, bytes);
     rg_loader_destroy(loader);
     return status;
 }
@@ -156,7 +160,7 @@ rg_status rg_trainer_evaluate(rg_trainer *trainer, const rg_dataset *set, rg_tra
     RG_CHECK_NOT_NULL(trainer);
     RG_CHECK_NOT_NULL(set);
     RG_CHECK_NOT_NULL(result);
-    return evaluate(trainer, set, NULL, result);
+    return rg_trainer_evaluate_with(trainer, set, NULL, NULL, result);
 }
 
 rg_status rg_trainer_predict_set(rg_trainer *trainer, const rg_dataset *set,
@@ -168,7 +172,8 @@ rg_status rg_trainer_predict_set(rg_trainer *trainer, const rg_dataset *set,
     RG_CHECK_NOT_NULL(result);
     RG_CHECK(trainer->state.network.target == RG_TARGET_CLASS, RG_INVALID_STATE,
              "rg_trainer_predict_set: the network does not learn one class for each image");
-    return evaluate(trainer, set, predictions, result);
+    predicted to = { trainer->state.network.classes, predictions };
+    return rg_trainer_evaluate_with(trainer, set, take_predictions, &to, result);
 }
 
 /* ---- validation ---- */
@@ -270,6 +275,8 @@ static rg_status predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype
     const size_t label_bytes = (size_t)(count * rg_network_targets(&s->network)) * sizeof(double);
     void *labels; /* which are not known */
     RG_TRY(rg_allocate_zero(allocator, label_bytes, &labels));
+    if (s->network.target == RG_TARGET_MASK)
+        memset(labels, 0xff, label_bytes); /* RG_DATASET_IGNORED, so that no overlap is counted */
     const int64_t elements = count * image_pixels(trainer);
     rg_outcome outcome;
     for (int64_t i = 0; i < elements; i++) {
