@@ -344,12 +344,54 @@ static rg_status spread(rg_call *call, const rg_tensor *winners)
     return rg_record(call, &launch);
 }
 
+/* Whether the gradient of an extreme is one launch: groups are rows of one part, in which elements
+ * are one distance apart. */
+static bool awards_rows(const rg_call *call, rg_reduce_award_args *args)
+{
+    const rg_reduce_desc *d = call->desc;
+    const rg_tensor_desc *x = &call->x[0]->desc, *dx = &call->dx[0]->desc;
+    const uint32_t reduced = reduced_dims(d, x->rank), kept = ((1u << x->rank) - 1) & ~reduced;
+    const rg_tensor_desc dy_view = spread_view(x, &call->dy[0]->desc, reduced);
+    const rg_tensor_desc xs = take_dims(x, kept), dxs = take_dims(dx, kept);
+    const rg_tensor_desc dys = take_dims(&dy_view, kept);
+    const rg_tensor_desc xg = take_dims(x, reduced), dxg = take_dims(dx, reduced);
+    const rg_tensor_desc *const outer[] = { &xs, &dxs, &dys }, *const group[] = { &xg, &dxg };
+    const rg_walk within = rg_walk_make(group, 2, 0, xg.rank);
+    args->outer = rg_walk_make(outer, 3, 0, xs.rank);
+    args->length = within.count;
+    for (int t = 0; t < 2; t++)
+        args->step[t] = within.rank == 0 ? 1 : within.strides[t][0];
+    return within.rank <= 1 && width_of(x, reduced) == 1 && within.count <= choose_part(1) &&
+           rg_call_finds(call, RG_REDUCE_AWARD_ROWS, x->dtype);
+}
+
+static rg_status award_rows(rg_call *call, rg_reduce_award_args *args)
+{
+    const rg_tensor *x = call->x[0], *dy = call->dy[0], *dx = call->dx[0];
+    const int64_t bytes = rg_shape_count(&x->desc) * (int64_t)rg_dtype_size(x->desc.dtype);
+    args->sign = result_of(call->desc, RG_REDUCE_NUMBER, args->length).sign;
+    args->add = call->add & 1;
+    args->stream = !args->add && rg_call_streams(call, bytes);
+    const rg_launch launch = { .tensors = { RG_BIND(*args, x, x), RG_BIND(*args, dy, dy),
+                                            RG_BIND(*args, dx, dx) },
+                               .kernel = RG_REDUCE_AWARD_ROWS,
+                               .dtype = x->desc.dtype,
+                               RG_ARGS(*args),
+                               .units = args->outer.count,
+                               .grain = 1,
+                               .bytes = bytes * (args->add ? 3 : 2) };
+    return rg_record(call, &launch);
+}
+
 static rg_status gradient(rg_call *call)
 {
     const rg_reduce_desc *d = call->desc;
+    rg_reduce_award_args args = { 0 };
     RG_CHECK(!is_number(d), RG_UNSUPPORTED, "reduce: %s has no gradient", kinds[d->kind]);
     if (is_sum(d))
         return spread(call, NULL);
+    if (awards_rows(call, &args))
+        return award_rows(call, &args);
     const rg_tensor_desc *dy = &call->dy[0]->desc;
     const rg_tensor_desc desc = rg_tensor_desc_dense(RG_I64, dy->rank, dy->dims);
     rg_tensor *winners;

@@ -12,10 +12,11 @@
 enum {
     RG_REDUCE_ROWS,
     RG_REDUCE_COLUMNS,
-    RG_REDUCE_FINISH, /* joins parts */
-    RG_REDUCE_SPREAD, /* gradient of a sum: dy to all elements of a group */
-    RG_REDUCE_REPEAT, /* the same where rows of dx become one row of dy; CPUs alone have it */
-    RG_REDUCE_AWARD,  /* gradient of an extreme: dy to the winner */
+    RG_REDUCE_FINISH,     /* joins parts */
+    RG_REDUCE_SPREAD,     /* gradient of a sum: dy to all elements of a group */
+    RG_REDUCE_REPEAT,     /* the same where rows of dx become one row of dy; CPUs alone have it */
+    RG_REDUCE_AWARD,      /* gradient of an extreme: dy to the winner */
+    RG_REDUCE_AWARD_ROWS, /* finds the winners of rows, too; GPUs alone have it */
     RG_REDUCE_KERNELS
 };
 
@@ -69,5 +70,16 @@ typedef struct rg_reduce_gradient_args {
     bool add;               /* into dx */
     bool stream;            /* dx goes past the cache */
 } rg_reduce_gradient_args;
+
+/* RG_REDUCE_AWARD_ROWS: rows of one part. */
+typedef struct rg_reduce_award_args {
+    const void *x, *dy;
+    void *dx;
+    rg_walk outer;    /* over rows: tensors x, dx, dy */
+    int64_t length;   /* elements of a row */
+    int64_t step[2];  /* between them: in x, in dx */
+    double sign;      /* -1 for the least */
+    bool add, stream; /* into dx; dx goes past the cache */
+} rg_reduce_award_args;
 
 #endif
