@@ -157,6 +157,25 @@ static __device__ __forceinline__ void put_slopes(const rg_loss_args &k, const s
     }
 }
 
+/* The loss of a row; 0 where it does not count. */
+template <rg_dtype T>
+static __device__ __forceinline__ double loss_of(const rg_loss_args &k, const class_use<T> &u,
+                                                 const class_row<T> &r, real<T> at_label)
+{
+    if (u.label < 0)
+        return 0;
+    double loss = k.numbers.total * log(r.sum) - k.numbers.keep * (at_label - r.max);
+    if (k.numbers.share != 0)
+        loss -= k.numbers.share * r.below;
+    return loss * u.loss;
+}
+
+/* Whether the last block ends the sum of all losses. */
+static __device__ __forceinline__ bool ends_sum(const rg_loss_args &k)
+{
+    return k.losses == RG_LOSS_SUMS && k.groups == 1 && k.length <= RG_LOSS_SHORT;
+}
+
 /* Leaves the sum of a block's losses, and tells whether it is the last one to do so. */
 static __device__ __forceinline__ bool leave_sum(const rg_loss_args &k, double loss,
                                                  double *partial)
@@ -174,7 +193,7 @@ template <rg_dtype T>
 static __device__ __forceinline__ void end_sum(const rg_loss_args &k, double *partial)
 {
     double sum = 0;
-#pragma unroll 4
+#pragma unroll 16
     for (unsigned i = threadIdx.x; i < gridDim.x; i += blockDim.x)
         sum += __ldcg(&k.partial[i]);
     sum = reduce(sum, (int)blockDim.x, partial, false) / k.divisor;
@@ -210,14 +229,8 @@ static __global__ void __launch_bounds__(1024)
     if (HOLD)
         await_copies();
     const class_row<T> r = sum_row<T, HOLD>(k, plan, p, held, sums);
-    double loss = 0;
-    if (p.first == 0 && u.label >= 0) {
-        loss = k.numbers.total * log(r.sum) - k.numbers.keep * (at_label - r.max);
-        if (k.numbers.share != 0)
-            loss -= k.numbers.share * r.below;
-        loss *= u.loss;
-    }
-    const bool ends = k.losses == RG_LOSS_SUMS && k.groups == 1 && k.length <= RG_LOSS_SHORT;
+    const double loss = p.first == 0 ? loss_of<T>(k, u, r, at_label) : 0;
+    const bool ends = ends_sum(k);
     bool last = false;
     if (ends)
         last = leave_sum(k, loss, partial[0]);
@@ -236,25 +249,120 @@ static __global__ void __launch_bounds__(1024)
         end_sum<T>(k, partial[1]);
 }
 
-/* Rows of odd length have no tile here: so many threads that they read whole sectors. */
-template <rg_dtype T> static void widen(const rg_softmax_shape *shape, softmax_plan *p)
+/* ---- tiles: rows of odd length, without gaps between them ---- */
+
+/* What a thread leaves in place of its elements of a row: derivatives. `x` holds e^(x - max) where
+ * an element can. */
+template <rg_dtype T>
+static __device__ __forceinline__ void tile_slopes(const rg_loss_args &k, const tile_place &p,
+                                                   element<T> *x, int end, const class_use<T> &u,
+                                                   const class_row<T> &r)
 {
-    if (p->elements > 1 || p->inner > 32)
+    enum { KEEPS = sizeof(element<T>) == sizeof(real<T>) };
+    const real<T> total = (real<T>)k.numbers.total,
+                  less = r.sum * ((real<T>)k.numbers.keep / total);
+    const real<T> scale = u.slope * total / r.sum, offset = u.slope * (real<T>)k.numbers.share;
+    const int label = (int)u.label;
+    each_element<ELEMENTS>(p.thread, end, p.inner, [&](int j) {
+        const real<T> held = to_real<T>(x[j]);
+        real<T> power = KEEPS ? held : exp_of<T>(held - r.max);
+        power = label == j ? power - less : power;
+        x[j] = from_real<T>(label >= 0 ? fma(power, scale, -offset) : 0);
+    });
+}
+
+/* The same sums as sum_row makes of elements, of a row in shared memory. */
+template <rg_dtype T>
+static __device__ __forceinline__ class_row<T> sum_tile(const rg_loss_args &k, const tile_place &p,
+                                                        element<T> *x, int end)
+{
+    enum { KEEPS = sizeof(element<T>) == sizeof(real<T>) };
+    const bool smooth = k.numbers.share != 0;
+    real<T> *const none = NULL; /* the threads of a row are in one warp */
+    real<T> max = -INFINITY, sum = 0, below = 0;
+    each_element<ELEMENTS>(p.thread, end, p.inner,
+                           [&](int j) { max = join(max, to_real<T>(x[j]), true); });
+    max = reduce(max, p.inner, none, true);
+    each_element<ELEMENTS>(p.thread, end, p.inner, [&](int j) {
+        const real<T> under = to_real<T>(x[j]) - max, power = exp_of<T>(under);
+        sum += power;
+        if (smooth)
+            below += under;
+        if (KEEPS)
+            x[j] = from_real<T>(power);
+    });
+    class_row<T> r = { max, reduce(sum, p.inner, none, false), 0 };
+    if (smooth)
+        r.below = reduce(below, p.inner, none, false);
+    return r;
+}
+
+/* A block's rows, as one range of memory in shared memory; derivatives take their place. The sums
+ * are those of by_classes. */
+template <rg_dtype T>
+static __global__ void __launch_bounds__(256)
+    by_tiles(const __grid_constant__ rg_loss_args k, const softmax_plan plan)
+{
+    extern __shared__ uint4 shared[];
+    __shared__ double partial[2][32];
+    __shared__ bool is_last;
+    const tile_place p = find_tile<0>(k.shape, plan);
+    const int64_t row = (int64_t)blockIdx.x * p.step + p.first;
+    const int end = p.first < p.rows ? (int)k.length : 0;
+    element<T> *const tile = load_tile<T>(at<T>(k.y, p.start), p, (char *)shared);
+    element<T> *const x = tile + p.first * (int)k.length;
+    const class_use<T> u = use_of<T>(k, row);
+    await_copies();
+    __syncthreads();
+    const real<T> at_label = u.label >= 0 ? to_real<T>(x[u.label]) : 0;
+    __syncwarp(); /* before powers take the place of x */
+    const class_row<T> r = sum_tile<T>(k, p, x, end);
+    const double loss = p.thread == 0 ? loss_of<T>(k, u, r, at_label) : 0;
+    const bool ends = ends_sum(k);
+    bool last = false;
+    if (ends)
+        last = leave_sum(k, loss, partial[0]);
+    else if (p.thread == 0 && row < k.rows)
+        put_loss<T>(k, row, loss);
+    if (k.has_gradient) {
+        tile_slopes<T>(k, p, x, end, u, r);
+        __syncthreads();
+        store_tile<T>(at<T>(k.gradient, p.start), p, tile, k.stream);
+    }
+    if (!ends)
         return;
-    p->inner = power_of_two(ceil_div(shape->length, 4), 1, 32);
-    p->shift = __builtin_ctz((unsigned)p->inner);
-    p->blocks = ceil_div(shape->outer.count, p->threads / p->inner);
+    if (threadIdx.x == 0)
+        is_last = last;
+    __syncthreads();
+    if (is_last)
+        end_sum<T>(k, partial[1]);
+}
+
+/* ---- launch ---- */
+
+/* Bytes of the tiles of short rows, one pass each; 0: they do not serve. */
+template <rg_dtype T>
+static int64_t tile_of(const rg_loss_args &k, const rg_cuda_place *place, const softmax_plan &plan)
+{
+    softmax_plan p = plan;
+    const int rows = p.threads / p.inner;
+    if (k.add || p.inner > 32 || plan_tiles<T>(&k.shape, 2, &p) == 0)
+        return 0;
+    const int64_t bytes = tile_bytes<T>(k.length * rows);
+    return bytes <= place->shared ? bytes : 0;
 }
 
 template <rg_dtype T> static void loss_by_classes(const void *args, const rg_cuda_place *place)
 {
     rg_loss_args k = *(const rg_loss_args *)args;
     const void *const data[] = { k.y, k.has_gradient ? k.gradient : k.y };
-    softmax_plan p = plan_rows<T>(&k.shape, data, 2, FORWARD_SHORT);
-    widen<T>(&k.shape, &p);
+    const softmax_plan p = plan_rows<T>(&k.shape, data, 2, FORWARD_SHORT);
+    const int64_t tile = tile_of<T>(k, place, p);
     const int64_t held = CLASS_SUMS + (int64_t)p.threads * HELD_SLOTS;
     k.shape.stream = k.stream;
-    if (p.hold && held <= place->shared)
+    if (tile > 0)
+        launch(by_tiles<T>, p.blocks, p.threads, tile, place, k, p);
+    else if (p.hold && held <= place->shared)
         launch(by_classes<T, true>, p.blocks, p.threads, held, place, k, p);
     else
         launch(by_classes<T, false>, p.blocks, p.threads, CLASS_SUMS, place, k, p);

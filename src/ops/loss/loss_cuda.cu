@@ -42,7 +42,7 @@ static __global__ void __launch_bounds__(1024) finish(const __grid_constant__ rg
     const int64_t group = blockIdx.x;
     const double *from = k.partial + group * k.parts;
     double sum = 0;
-#pragma unroll 8
+#pragma unroll 16
     for (int64_t i = threadIdx.x; i < k.parts; i += blockDim.x)
         sum += from[i];
     sum = reduce(sum, (int)blockDim.x, partial, false);
