@@ -48,6 +48,40 @@ static int64_t sweep_blocks(const rg_sweep *s, int lanes)
     return ceil_div(s->outer.count * ceil_div(s->length, lanes), THREADS);
 }
 
+/* Whether all tensors are contiguous: as many elements, one behind the other. */
+static bool is_flat(const rg_sweep *s, int tensors)
+{
+    bool flat = s->outer.count == 1;
+    for (int t = 0; t < tensors; t++)
+        flat &= s->step[t] == 1;
+    return flat;
+}
+
+/* Vectors of a thread where tensors are contiguous: more of them make reads and writes of memory
+ * mix less well, fewer leave too few bytes for the instructions of 16-bit elements. */
+template <rg_dtype T> constexpr int FLAT = sizeof(element<T>) == 2 ? 2 : 1;
+
+template <rg_dtype T> static int64_t flat_blocks(int64_t count)
+{
+    return ceil_div(ceil_div(count, VLEN<T>), FLAT<T> * THREADS);
+}
+
+/* Elements of vector `v`; 0 behind the last one. */
+template <rg_dtype T> static __device__ __forceinline__ int flat_lanes(int64_t count, int64_t v)
+{
+    return (int)max((int64_t)0, min((int64_t)VLEN<T>, count - v * VLEN<T>));
+}
+
+template <rg_dtype T>
+static __device__ __forceinline__ uint4 take_packed(const void *data, int64_t v, int lanes)
+{
+    if (lanes == VLEN<T>)
+        return load_vector((const char *)data + 16 * v);
+    real<T> x[VLEN<T>];
+    take<T, VLEN<T>>(data, v * VLEN<T>, 1, lanes, x);
+    return pack<T>(x);
+}
+
 /* ---- forward ---- */
 
 template <rg_dtype T>
@@ -69,17 +103,22 @@ static __device__ __forceinline__ bool compared(const constants<T> &k, real<T> a
     return (k.comparison == RG_COMPARE_EQUAL) == equal;
 }
 
-template <rg_dtype T, kind K>
-static __device__ __forceinline__ real<T> value_of(const constants<T> &k, real<T> a, real<T> b)
+/* N results, in the place of a. */
+template <rg_dtype T, kind K, int N>
+static __device__ __forceinline__ void map_values(const constants<T> &k, real<T> a[N],
+                                                  const real<T> b[N])
 {
-    if (K == COMPARE)
-        return compared<T>(k, a, b) ? 1 : 0;
-    real<T> r = free_value<T, K>(k, a, b);
-    if (k.bounded) { /* NaN stays */
-        r = r < k.low ? k.low : r;
-        r = r > k.high ? k.high : r;
+#pragma unroll
+    for (int e = 0; e < N; e++)
+        a[e] =
+            K == COMPARE ? (compared<T>(k, a[e], b[e]) ? 1 : 0) : free_value<T, K>(k, a[e], b[e]);
+    if (!k.bounded)
+        return;
+#pragma unroll
+    for (int e = 0; e < N && K != COMPARE; e++) { /* NaN stays */
+        a[e] = a[e] < k.low ? k.low : a[e];
+        a[e] = a[e] > k.high ? k.high : a[e];
     }
-    return r;
 }
 
 template <rg_dtype T, kind K, int N>
@@ -92,10 +131,40 @@ static __global__ void __launch_bounds__(THREADS)
     real<T> a[N], b[N];
     take<T, N>(k.a, spot_offset(k.sweep, 0, p), k.sweep.step[0], p.lanes, a);
     take<T, N>(k.b, spot_offset(k.sweep, 1, p), k.sweep.step[1], p.lanes, b);
-#pragma unroll
-    for (int e = 0; e < N; e++)
-        a[e] = value_of<T, K>(c, a[e], b[e]);
+    map_values<T, K, N>(c, a, b);
     put<T, N>(k.y, spot_offset(k.sweep, 2, p), k.sweep.step[2], p.lanes, false, k.stream, a);
+}
+
+/* Contiguous, aligned tensors. */
+template <rg_dtype T, kind K>
+static __global__ void __launch_bounds__(THREADS)
+    forward_flat(const constants<T> c, const void *a, const void *b, void *y, int64_t count,
+                 bool stream)
+{
+    enum { V = VLEN<T> };
+    const int64_t first = (int64_t)blockIdx.x * (FLAT<T> * THREADS) + threadIdx.x;
+    uint4 held[FLAT<T>][2];
+#pragma unroll
+    for (int i = 0; i < FLAT<T>; i++) {
+        const int64_t v = first + i * THREADS;
+        const int lanes = flat_lanes<T>(count, v);
+        if (lanes > 0) {
+            held[i][0] = take_packed<T>(a, v, lanes);
+            held[i][1] = take_packed<T>(b, v, lanes);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < FLAT<T>; i++) {
+        const int64_t v = first + i * THREADS;
+        const int lanes = flat_lanes<T>(count, v);
+        real<T> x[V], z[V];
+        if (lanes == 0)
+            break;
+        unpack<T>(held[i][0], x);
+        unpack<T>(held[i][1], z);
+        map_values<T, K, V>(c, x, z);
+        put<T, V>(y, v * V, 1, lanes, false, stream, x);
+    }
 }
 
 template <rg_dtype T, kind K> static void forward(const void *args, const rg_cuda_place *place)
@@ -103,7 +172,11 @@ template <rg_dtype T, kind K> static void forward(const void *args, const rg_cud
     const rg_arithmetic_args k = *(const rg_arithmetic_args *)args;
     const constants<T> c = constants_of<T>(k.numbers);
     const void *const data[] = { k.a, k.b, k.y };
-    if (is_wide_sweep<T>(&k.sweep, data, 3, 1))
+    const bool wide = is_wide_sweep<T>(&k.sweep, data, 3, 1);
+    if (wide && is_flat(&k.sweep, 3))
+        launch(forward_flat<T, K>, flat_blocks<T>(k.sweep.length), THREADS, 0, place, c, k.a, k.b,
+               k.y, k.sweep.length, k.stream);
+    else if (wide)
         launch(forward_spots<T, K, VLEN<T>>, sweep_blocks(&k.sweep, VLEN<T>), THREADS, 0, place, k,
                c);
     else
@@ -111,6 +184,18 @@ template <rg_dtype T, kind K> static void forward(const void *args, const rg_cud
 }
 
 /* ---- gradient, element by element ---- */
+
+/* dy of N elements, or 0 where a bound holds y. */
+template <rg_dtype T, kind K, int N>
+static __device__ __forceinline__ void pass(const constants<T> &c, real<T> dy[N],
+                                            const real<T> a[N], const real<T> b[N])
+{
+    if (!c.bounded)
+        return;
+#pragma unroll
+    for (int e = 0; e < N && K != ADD; e++)
+        dy[e] = passed<T, K>(c, dy[e], a[e], b[e]);
+}
 
 template <rg_dtype T, kind K, int N>
 static __global__ void __launch_bounds__(THREADS)
@@ -125,9 +210,7 @@ static __global__ void __launch_bounds__(THREADS)
         take<T, N>(k.a, spot_offset(k.sweep, 1, p), k.sweep.step[1], p.lanes, a);
         take<T, N>(k.b, spot_offset(k.sweep, 2, p), k.sweep.step[2], p.lanes, b);
     }
-#pragma unroll
-    for (int e = 0; e < N; e++)
-        dy[e] = passed<T, K>(c, dy[e], a[e], b[e]);
+    pass<T, K, N>(c, dy, a, b);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         if (!k.wants[i])
@@ -140,12 +223,73 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
+/* Contiguous, aligned tensors. */
+struct flat_gradients {
+    const void *dy, *a, *b;
+    void *dx[2];
+    int64_t count;
+    bool wants[2], add[2], stream;
+};
+
+template <rg_dtype T, kind K>
+static __global__ void __launch_bounds__(THREADS)
+    gradient_flat(const __grid_constant__ flat_gradients k, const constants<T> c)
+{
+    enum { V = VLEN<T> };
+    const int64_t first = (int64_t)blockIdx.x * (FLAT<T> * THREADS) + threadIdx.x;
+    uint4 held[FLAT<T>][3] = {};
+#pragma unroll
+    for (int i = 0; i < FLAT<T>; i++) {
+        const int64_t v = first + i * THREADS;
+        const int lanes = flat_lanes<T>(k.count, v);
+        if (lanes == 0)
+            break;
+        held[i][0] = take_packed<T>(k.dy, v, lanes);
+        if (K != ADD) {
+            held[i][1] = take_packed<T>(k.a, v, lanes);
+            held[i][2] = take_packed<T>(k.b, v, lanes);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < FLAT<T>; i++) {
+        const int64_t v = first + i * THREADS;
+        const int lanes = flat_lanes<T>(k.count, v);
+        real<T> dy[V], a[V], b[V], dx[V];
+        if (lanes == 0)
+            break;
+        unpack<T>(held[i][0], dy);
+        unpack<T>(held[i][1], a);
+        unpack<T>(held[i][2], b);
+        pass<T, K, V>(c, dy, a, b);
+#pragma unroll
+        for (int n = 0; n < 2; n++) {
+            if (!k.wants[n])
+                continue;
+#pragma unroll
+            for (int e = 0; e < V; e++)
+                dx[e] = slope_of<T, K>(n == 1, c, dy[e], a[e], b[e]);
+            put<T, V>(k.dx[n], v * V, 1, lanes, k.add[n], k.stream, dx);
+        }
+    }
+}
+
 template <rg_dtype T, kind K> static void gradient(const void *args, const rg_cuda_place *place)
 {
     const rg_arithmetic_gradient_args k = *(const rg_arithmetic_gradient_args *)args;
     const constants<T> c = constants_of<T>(k.numbers);
     const void *const data[] = { k.dy, k.a, k.b, k.dx[0], k.dx[1] };
-    if (is_wide_sweep<T>(&k.sweep, data, 5, 2))
+    const bool wide = is_wide_sweep<T>(&k.sweep, data, 5, 2);
+    const flat_gradients flat = { k.dy,
+                                  k.a,
+                                  k.b,
+                                  { k.dx[0], k.dx[1] },
+                                  k.sweep.length,
+                                  { k.wants[0], k.wants[1] },
+                                  { k.add[0], k.add[1] },
+                                  k.stream };
+    if (wide && is_flat(&k.sweep, 5))
+        launch(gradient_flat<T, K>, flat_blocks<T>(flat.count), THREADS, 0, place, flat, c);
+    else if (wide)
         launch(gradient_spots<T, K, VLEN<T>>, sweep_blocks(&k.sweep, VLEN<T>), THREADS, 0, place, k,
                c);
     else
