@@ -137,6 +137,8 @@ static const rg_case cases[] = {
     { "lanes-4-3x5", "groups=4" P2, "1,4,7,16 16,3,5,4 16" },
     { "lanes-16-one-column", "groups=2" P1, "1,3,1,32 32,3,3,16 32" },
     { "lanes-4-two-columns", "groups=4" P2, "1,2,2,16 16,5,5,4 16" },
+    { "lanes-2-wide", "groups=8" P1, "1,3,300,16 16,3,3,2 16" },
+    { "lanes-4-images", "groups=4" P1, "70,3,5,16 16,3,3,4 16" },
     { "lanes-8-left", "groups=2 padding.left=2 padding.bottom=1", "1,5,8,16 16,3,3,8 16" },
     { "lanes-2-crop", "groups=8 padding.top=-1 padding.right=-2", "1,7,9,16 16,3,3,2 16" },
 

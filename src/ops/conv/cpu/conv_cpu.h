@@ -73,6 +73,7 @@ enum {
     RG_CONV_GROUPED_CHANNELS = 8,  /* channels of a group */
     RG_CONV_GROUPED_BLOCK = 16,    /* channels of the result in a unit */
     RG_CONV_GROUPED_ROWS = 8,      /* of a block, at most */
+    RG_CONV_LANES_CHANNELS = 64,   /* of a unit of dw, see conv_lanes.h */
     RG_CONV_VECTOR_BYTES = 64,     /* of a vector, at most */
     RG_CONV_DEPTHWISE_SUMS = 8192, /* weights of a unit of dw, taps times channels, at most */
     RG_CONV_ROW_RUN = RG_SUM_RUN + RG_SUM_RUNS /* windows that one accumulator adds up: partial
@@ -116,6 +117,22 @@ typedef struct rg_conv_grouped_partials_args {
     int64_t spread_rows;   /* grouped: rows that are spread at a time */
     int64_t scratch_bytes; /* grouped: of a thread */
 } rg_conv_grouped_partials_args;
+
+/* Partial sums of dw, [slice][tap][pick][channel], of groups of as many channels on either side. A
+ * slice is some blocks of windows, counted through all images: so many rows by so many columns of
+ * an image. A unit is a slice and RG_CONV_LANES_CHANNELS channels. */
+typedef struct rg_conv_lanes_partials_args {
+    const void *x, *dy;
+    void *partials;
+    char *scratch; /* of all threads */
+    rg_conv_shape shape;
+    rg_conv_partial_sums sums;
+    int64_t rows, columns;             /* of a block */
+    int64_t block_rows, block_columns; /* blocks of an image, down and across */
+    int64_t blocks;                    /* of a slice */
+    int64_t units;                     /* of a slice */
+    int64_t scratch_bytes, y_bytes;    /* of a thread: in all, of dy */
+} rg_conv_lanes_partials_args;
 
 /* Windows of a row that are summed up in one accumulator. A partial sum that is one longer row adds
  * up runs of it in double. */

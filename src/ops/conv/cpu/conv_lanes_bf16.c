@@ -75,7 +75,67 @@ void rg_bf16_lanes(const rg_conv_lanes *t, int64_t columns, int64_t count)
         lanes_5(t, count);
 }
 
+/* ---- backward weights ---- */
+
+/* N picks, windows of Q columns. */
+static inline __attribute__((always_inline)) void windows(const rg_conv_lanes_windows *t,
+                                                          const int N, const int Q)
+{
+    const int halo = (Q - 1) / 2;
+    const int64_t odd = t->columns * LANES;
+    __m512 sum[WIDE][4];
+    __m512i index[4];
+#pragma GCC unroll 4
+    for (int n = 0; n < N; n++) {
+        index[n] = _mm512_loadu_si512((const int32_t *)t->index + n * LANES);
+#pragma GCC unroll 5
+        for (int q = 0; q < Q; q++)
+            sum[q][n] = _mm512_setzero_ps();
+    }
+    for (int64_t r = 0; r < t->rows; r++) {
+        const int32_t *x = (const int32_t *)t->x + r * t->x_row;
+        const int32_t *y = (const int32_t *)t->y + r * t->y_row + halo * LANES;
+        for (int64_t i = 0; i < t->columns; i++, x += LANES, y += LANES) {
+            const __m512i even = _mm512_loadu_si512(x), next = _mm512_loadu_si512(x + odd);
+            __m512bh dy[WIDE / 2 + 1];
+#pragma GCC unroll 3
+            for (int q = 0; q <= halo; q++)
+                dy[q] = (__m512bh)_mm512_loadu_si512(y - q * LANES);
+#pragma GCC unroll 4
+            for (int n = 0; n < N; n++) {
+                const __m512bh v[2] = { (__m512bh)_mm512_permutexvar_epi32(index[n], even),
+                                        (__m512bh)_mm512_permutexvar_epi32(index[n], next) };
+#pragma GCC unroll 5
+                for (int q = 0; q < Q; q++)
+                    sum[q][n] = _mm512_dpbf16_ps(sum[q][n], v[q % 2], dy[q / 2]);
+            }
+        }
+    }
+#pragma GCC unroll 5
+    for (int q = 0; q < Q; q++)
+#pragma GCC unroll 4
+        for (int n = 0; n < N; n++)
+            _mm512_storeu_ps((float *)t->sums + (q * N + n) * LANES, sum[q][n]);
+}
+
+void rg_bf16_lanes_windows(const rg_conv_lanes_windows *t, int64_t columns, int64_t picks)
+{
+    if (columns == 3 && picks == 4)
+        windows(t, 4, 3);
+    else if (columns == 3)
+        windows(t, 2, 3);
+    else if (picks == 4)
+        windows(t, 4, 5);
+    else
+        windows(t, 2, 5);
+}
+
 #else
+
+void rg_bf16_lanes_windows(const rg_conv_lanes_windows *t, int64_t columns, int64_t picks)
+{
+    (void)t, (void)columns, (void)picks;
+}
 
 void rg_bf16_lanes(const rg_conv_lanes *t, int64_t columns, int64_t count)
 {

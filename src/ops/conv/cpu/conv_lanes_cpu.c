@@ -6,12 +6,11 @@
 #include "backend/cpu/thread_pool.h"
 #include "ops/contract/contract_pairs_cpu.h"
 #include "ops/conv/cpu/conv_depthwise_cpu.h"
+#include "ops/conv/cpu/conv_lanes_cpu.h"
 
-/* Where an instruction picks any lanes; f64 has `grouped`. */
-#if defined(__AVX2__) && !RG_REAL_F64
+#if RG_HAS_LANES
 
 enum {
-    LANES = RG_CONV_GROUPED_BLOCK,
     LANES_WIDE = 5,
     LANES_TALL = RG_VECTOR_BYTES == 64 ? RG_CONV_LANES_HEIGHT : RG_CONV_LANES_HEIGHT / 2
 };
@@ -76,27 +75,6 @@ RG_OUTLINE void lanes_results_5(const rg_conv_lanes *t, int64_t count)
     lanes_results(t, count, 5);
 }
 
-/* ---- inputs ---- */
-
-/* `count` pixels of LANES channels, dense: as real, or with `pairs` their bits. */
-RG_INLINE void lanes_load(const char *from, const int64_t step[4], int64_t count, void *to,
-                          const bool pairs, const rg_dtype T)
-{
-    for (int64_t j = 0; j < count; j++) {
-        const char *const pixel = at(from, j * step[2], T);
-        uint16_t *const bits = (uint16_t *)to + j * LANES;
-        __builtin_prefetch(at(pixel, LANES, T), 0, 2); /* what the next lanes will want */
-        if (pairs && step[3] == 1)
-            memcpy(bits, pixel, LANES * sizeof *bits);
-        for (int64_t c = 0; pairs && step[3] != 1 && c < LANES; c++)
-            bits[c] = ((const uint16_t *)(const void *)pixel)[c * step[3]];
-        for (int64_t c = 0; !pairs && c < LANES; c += VLEN)
-            vstore_full(to, j * LANES + c, RG_REAL,
-                        step[3] == 1 ? vload_full(pixel, c, T)
-                                     : vgather(at(pixel, c * step[3], T), 0, step[3], VLEN, T));
-    }
-}
-
 /* ---- rows ---- */
 
 /* One axis with stride 1: result r takes inputs r - shift + t of taps t, in the order of inputs. */
@@ -112,17 +90,13 @@ RG_INLINE lanes_axis lanes_axis_of(const rg_conv_axis *a, bool data)
                          .window = a->window };
 }
 
-/* Which words VLEN lanes from `lane` on of a block pick; groups have `wide` channels. */
+/* The same of all picks of VLEN lanes from `lane` on. */
 RG_OUTLINE void find_picks(rg_conv_lanes *t, vint index[], int64_t lane, int64_t wide, bool pairs)
 {
-    const int64_t each = pairs ? wide / 2 : wide; /* words of a group */
-    t->picks = each;
+    t->picks = pairs ? wide / 2 : wide;
     t->index = index;
-    for (int64_t i = 0; i < each; i++) {
-        t->offset[i] = (lane / wide * each + i) / VLEN * VLEN;
-        for (int64_t k = 0; k < VLEN; k++)
-            index[i][k] = (intr)(((lane + k) / wide * each + i) % VLEN);
-    }
+    for (int64_t i = 0; i < t->picks; i++)
+        t->offset[i] = find_pick(&index[i], lane, i, wide, t->picks);
 }
 
 /* Row r of a block of rows, VLEN lanes from c on. */
@@ -241,7 +215,7 @@ RG_PAIR_KERNEL(pair_lanes, rg_conv_grouped_args)
 #endif
 
 RG_CPU_TABLE(conv_lanes, RG_CONV_KERNELS) = {
-#if defined(__AVX2__) && !RG_REAL_F64
+#if RG_HAS_LANES
     [RG_CONV_LANES] = RG_ROW(lanes),
 #if RG_USES_PAIRS
     [RG_CONV_PAIR_TRANSPOSE_WEIGHTS] = RG_PAIR_ROW(pair_transpose),

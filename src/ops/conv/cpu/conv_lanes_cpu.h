@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Which lanes pick which channels, and how these get into scratch, for conv_lanes.h. */
+#ifndef RG_OPS_CONV_LANES_CPU_H
+#define RG_OPS_CONV_LANES_CPU_H
+
+#include "ops/conv/cpu/conv_lanes.h"
+#include "backend/cpu/kernel.h"
+
+/* Where an instruction picks any lanes; f64 has `grouped`. */
+#if defined(__AVX2__) && !RG_REAL_F64
+#define RG_HAS_LANES 1
+#else
+#define RG_HAS_LANES 0
+#endif
+
+#if RG_HAS_LANES
+
+enum { LANES = RG_CONV_GROUPED_BLOCK };
+
+/* Pick i of VLEN lanes from `lane` on of a block whose groups have `wide` channels and `each`
+ * words. Returns the offset of the vector that it is taken from. */
+RG_INLINE int64_t find_pick(vint *index, int64_t lane, int64_t i, int64_t wide, int64_t each)
+{
+    for (int64_t k = 0; k < VLEN; k++)
+        (*index)[k] = (intr)(((lane + k) / wide * each + i) % VLEN);
+    return (lane / wide * each + i) / VLEN * VLEN;
+}
+
+/* `count` pixels of LANES channels, dense: as real, or with `pairs` their bits. */
+RG_INLINE void lanes_load(const char *from, const int64_t step[4], int64_t count, void *to,
+                          const bool pairs, const rg_dtype T)
+{
+    for (int64_t j = 0; j < count; j++) {
+        const char *const pixel = at(from, j * step[2], T);
+        uint16_t *const bits = (uint16_t *)to + j * LANES;
+        __builtin_prefetch(at(pixel, LANES, T), 0, 2); /* what the next lanes will want */
+        if (pairs && step[3] == 1)
+            memcpy(bits, pixel, LANES * sizeof *bits);
+        for (int64_t c = 0; pairs && step[3] != 1 && c < LANES; c++)
+            bits[c] = ((const uint16_t *)(const void *)pixel)[c * step[3]];
+        for (int64_t c = 0; !pairs && c < LANES; c += VLEN)
+            vstore_full(to, j * LANES + c, RG_REAL,
+                        step[3] == 1 ? vload_full(pixel, c, T)
+                                     : vgather(at(pixel, c * step[3], T), 0, step[3], VLEN, T));
+    }
+}
+
+#endif
+#endif

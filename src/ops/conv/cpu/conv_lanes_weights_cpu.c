@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* Backward weights of groups of 2, 4, 8 or 16 channels with stride 1 on the CPU, see
+ * conv_lanes.h. */
+#include "backend/cpu/thread_pool.h"
+#include "ops/contract/contract_pairs_cpu.h"
+#include "ops/conv/cpu/conv_lanes_cpu.h"
+
+#if RG_HAS_LANES
+
+enum { PICKS_TOGETHER = 4, WIDEST = 5, MANY_REGISTERS = RG_VECTOR_BYTES == 64 };
+
+/* ---- sums ---- */
+
+/* Column i of a row of x, from `x` on, times dy. The windows of all taps are there, if `inside`. */
+RG_INLINE void column_products(const rg_conv_lanes_windows *t, const real *x, const real *y,
+                               int64_t i, vreal sum[WIDEST][PICKS_TOGETHER], const vint *index,
+                               const int N, const int Q, const bool inside)
+{
+    const int64_t m = t->start + i;
+    const vreal all = vload_full(x, i * LANES, RG_REAL);
+    vreal v[PICKS_TOGETHER];
+#pragma GCC unroll 4
+    for (int n = 0; n < N; n++)
+        v[n] = vpick(all, index[n]);
+#pragma GCC unroll 5
+    for (int q = 0; q < Q; q++) {
+        if (!inside && (m < q || m - q >= t->windows))
+            continue;
+        const vreal dy = vload_full(y, (m - q) * LANES, RG_REAL);
+#pragma GCC unroll 4
+        for (int n = 0; n < N; n++)
+            sum[q][n] = vfma(v[n], dy, sum[q][n]);
+    }
+}
+
+/* N picks, windows of Q columns. */
+RG_INLINE void windows_products(const rg_conv_lanes_windows *t, const int N, const int Q)
+{
+    const int64_t first = least(Q - 1 > t->start ? Q - 1 - t->start : 0, t->columns);
+    const int64_t stop = least(t->windows - t->start, t->columns),
+                  last = stop > first ? stop : first;
+    vreal sum[WIDEST][PICKS_TOGETHER];
+    vint index[PICKS_TOGETHER];
+    memcpy(index, t->index, (size_t)N * sizeof *index);
+#pragma GCC unroll 5
+    for (int q = 0; q < Q; q++)
+#pragma GCC unroll 4
+        for (int n = 0; n < N; n++)
+            sum[q][n] = vset(0);
+    for (int64_t r = 0; r < t->rows; r++) {
+        const real *const x = (const real *)t->x + r * t->x_row + t->offset;
+        const real *const y = (const real *)t->y + r * t->y_row;
+        for (int64_t i = 0; i < first; i++)
+            column_products(t, x, y, i, sum, index, N, Q, false);
+        for (int64_t i = first; i < last; i++)
+            column_products(t, x, y, i, sum, index, N, Q, true);
+        for (int64_t i = last; i < t->columns; i++)
+            column_products(t, x, y, i, sum, index, N, Q, false);
+    }
+#pragma GCC unroll 5
+    for (int q = 0; q < Q; q++)
+#pragma GCC unroll 4
+        for (int n = 0; n < N; n++)
+            vstore_full(t->sums, (q * N + n) * VLEN, RG_REAL, sum[q][n]);
+}
+
+RG_OUTLINE void lanes_windows(const rg_conv_lanes_windows *t, int64_t columns, int64_t picks)
+{
+    if (columns == 3 && picks == 4)
+        windows_products(t, 4, 3);
+    else if (columns == 3)
+        windows_products(t, 2, 3);
+    else if (MANY_REGISTERS && picks == 4)
+        windows_products(t, 4, 5);
+    else
+        windows_products(t, 2, 5);
+}
+
+/* ---- blocks ---- */
+
+/* Rows and columns of windows of one image, and the pixels under their taps. */
+typedef struct lanes_block {
+    int64_t image;
+    int64_t row, rows, column, columns;
+    int64_t x_row, x_end, x_column, x_columns; /* rows x_row <= r < x_end */
+    int64_t start; /* of the first pixel of a row: where column 0 of x lies among the windows */
+} lanes_block;
+
+RG_INLINE lanes_block lanes_block_of(const rg_conv_lanes_partials_args *k, int64_t number)
+{
+    const rg_conv_axis *row = &k->shape.row, *column = &k->shape.column;
+    const int64_t down = number / k->block_columns;
+    lanes_block b = { .image = down / k->block_rows,
+                      .row = down % k->block_rows * k->rows,
+                      .column = number % k->block_columns * k->columns };
+    b.rows = least(k->rows, row->count - b.row);
+    b.columns = least(k->columns, column->count - b.column);
+    const int64_t top = b.row - row->before, left = b.column - column->before;
+    b.x_row = top > 0 ? top : 0;
+    b.x_end = least(top + b.rows + row->window - 1, row->size);
+    b.x_column = left > 0 ? left : 0;
+    b.x_columns = least(left + b.columns + column->window - 1, column->size) - b.x_column;
+    b.x_columns = b.x_columns > 0 ? b.x_columns : 0;
+    b.start = b.x_column - left;
+    return b;
+}
+
+/* Of x or dy: row r from column `column` on, channels from c on. */
+RG_INLINE const char *lanes_pixel(const void *from, const int64_t step[4], const lanes_block *b,
+                                  int64_t r, int64_t column, int64_t c, const rg_dtype T)
+{
+    return at(from, b->image * step[0] + r * step[1] + column * step[2] + c * step[3], T);
+}
+
+/* Adds the sums of all taps of VLEN lanes from `lane` on to the partial sums at `to`, or stores
+ * them there if these are the first. */
+RG_INLINE void lanes_taps(const rg_conv_lanes_partials_args *k, const lanes_block *b,
+                          rg_conv_lanes_windows t, int64_t lane, real *to, bool first,
+                          const bool pairs)
+{
+    const rg_conv_shape *s = &k->shape;
+    const int64_t Q = s->column.window;
+    const int64_t together = rg_conv_lanes_together(s->in, Q, MANY_REGISTERS);
+    const real *const x = t.x, *const y = t.y;
+    real sums[WIDEST * PICKS_TOGETHER * VLEN];
+    vint index[PICKS_TOGETHER];
+    t.sums = sums;
+    t.index = index;
+    for (int64_t i = 0; i < s->in; i += together) {
+        for (int64_t n = 0; n < together; n++)
+            t.offset = find_pick(&index[n], lane, i + n, s->in, s->in);
+        for (int64_t p = 0; p < s->row.window; p++) {
+            const int64_t top = b->row - s->row.before + p; /* pixel of the first window */
+            const int64_t begin = top < b->x_row ? b->x_row - top : 0;
+            const int64_t end = least(b->rows, b->x_end - top);
+            t.rows = end > begin ? end - begin : 0;
+            t.x = t.rows > 0 ? x + (top + begin - b->x_row) * t.x_row : x;
+            t.y = t.rows > 0 ? y + begin * t.y_row + lane : y;
+            if (pairs)
+                rg_bf16_lanes_windows(&t, Q, together);
+            else
+                lanes_windows(&t, Q, together);
+            for (int64_t q = 0; q < Q; q++)
+                for (int64_t n = 0; n < together; n++) {
+                    const int64_t slot =
+                        (p * Q + q) * k->sums.tap_step + (i + n) * k->sums.in_step + lane;
+                    const vreal sum = vload_full(sums, (q * together + n) * VLEN, RG_REAL);
+                    vstore_full(to, slot, RG_REAL,
+                                first ? sum : vload_full(to, slot, RG_REAL) + sum);
+                }
+        }
+    }
+}
+
+/* LANES channels from c on of a block. */
+RG_INLINE void lanes_reals(const rg_conv_lanes_partials_args *k, const lanes_block *b, int64_t c,
+                           char *scratch, real *to, bool first, const rg_dtype T)
+{
+    const rg_conv_shape *s = &k->shape;
+    real *const y = (real *)(void *)scratch, *const x = (real *)(void *)(scratch + k->y_bytes);
+    rg_conv_lanes_windows t = { .x = x,
+                                .y = y,
+                                .x_row = b->x_columns * LANES,
+                                .y_row = b->columns * LANES,
+                                .start = b->start,
+                                .columns = b->x_columns,
+                                .windows = b->columns };
+    for (int64_t r = 0; r < b->rows; r++)
+        lanes_load(lanes_pixel(k->dy, s->y, b, b->row + r, b->column, c, T), s->y, b->columns,
+                   y + r * t.y_row, false, T);
+    for (int64_t r = b->x_row; r < b->x_end; r++)
+        lanes_load(lanes_pixel(k->x, s->x, b, r, b->x_column, c, T), s->x, b->x_columns,
+                   x + (r - b->x_row) * t.x_row, false, T);
+    for (int64_t lane = 0; lane < LANES; lane += VLEN)
+        lanes_taps(k, b, t, lane, to, first, false);
+}
+
+#if RG_USES_PAIRS
+
+/* `count` pairs of columns of a row of bits, of which the first begins with column `first`. */
+RG_INLINE void lanes_pairs(const uint16_t *bits, int64_t first, int64_t count, real *to)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const uint16_t *const low = bits + (first + 2 * i) * LANES;
+        vstore_full(to, i * LANES, RG_REAL, pair_words(low, low + LANES, 0));
+    }
+}
+
+/* The same in pairs of columns; false, and nothing done, if a number is not finite. */
+RG_INLINE bool lanes_in_pairs(const rg_conv_lanes_partials_args *k, const lanes_block *b, int64_t c,
+                              char *scratch, real *to, bool first)
+{
+    const rg_conv_shape *s = &k->shape;
+    const int64_t halo = rg_conv_lanes_halo(s->column.window), pairs = (b->columns + 1) / 2;
+    const int64_t x_pairs = pairs + halo, x_bits = (2 * x_pairs + 1) * LANES;
+    const int64_t y_bits = 2 * (pairs + 2 * halo) * LANES;
+    real *const y = (real *)(void *)scratch, *const x = (real *)(void *)(scratch + k->y_bytes);
+    const rg_conv_lanes_windows t = { .x = x,
+                                      .y = y,
+                                      .x_row = 2 * x_pairs * LANES,
+                                      .y_row = (pairs + 2 * halo) * LANES,
+                                      .columns = x_pairs };
+    uint16_t *const bits = (uint16_t *)(void *)(x + (b->x_end - b->x_row) * t.x_row);
+    memset(bits, 0, (size_t)y_bits * sizeof *bits);
+    for (int64_t r = 0; r < b->rows; r++) {
+        lanes_load(lanes_pixel(k->dy, s->y, b, b->row + r, b->column, c, RG_BF16), s->y, b->columns,
+                   bits + 2 * halo * LANES, true, RG_BF16);
+        if (has_nonfinite_bits(bits, y_bits))
+            return false;
+        lanes_pairs(bits, 0, pairs + 2 * halo, y + r * t.y_row);
+    }
+    memset(bits, 0, (size_t)x_bits * sizeof *bits);
+    for (int64_t r = b->x_row; r < b->x_end; r++) {
+        real *const row = x + (r - b->x_row) * t.x_row;
+        lanes_load(lanes_pixel(k->x, s->x, b, r, b->x_column, c, RG_BF16), s->x, b->x_columns,
+                   bits + b->start * LANES, true, RG_BF16);
+        if (has_nonfinite_bits(bits, x_bits))
+            return false;
+        lanes_pairs(bits, 0, x_pairs, row);
+        lanes_pairs(bits, 1, x_pairs, row + x_pairs * LANES);
+    }
+    lanes_taps(k, b, t, 0, to, first, true);
+    return true;
+}
+
+#endif
+
+RG_INLINE void lanes_partials_units(const rg_conv_lanes_partials_args *k, int64_t begin,
+                                    int64_t end, const bool pairs, const rg_dtype T)
+{
+    const rg_conv_shape *s = &k->shape;
+    const int64_t channels = s->groups * s->out;
+    const int64_t all = s->images * k->block_rows * k->block_columns;
+    char *const scratch = k->scratch + rg_thread_pool_index() * k->scratch_bytes;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t slice = unit / k->units, c0 = unit % k->units * RG_CONV_LANES_CHANNELS;
+        const int64_t number = slice * k->blocks, stop = least(all, number + k->blocks);
+        real *const to = (real *)k->partials + slice * k->sums.slice_step;
+        for (int64_t i = number; i < stop; i++) {
+            const lanes_block b = lanes_block_of(k, i);
+            for (int64_t c = c0; c < least(c0 + RG_CONV_LANES_CHANNELS, channels); c += LANES) {
+                const bool first = i == number;
+#if RG_USES_PAIRS
+                if (pairs && lanes_in_pairs(k, &b, c, scratch, to + c, first))
+                    continue;
+#endif
+                lanes_reals(k, &b, c, scratch, to + c, first, T);
+            }
+        }
+    }
+    (void)pairs;
+}
+
+RG_INLINE void lanes_partials(const rg_conv_lanes_partials_args *k, int64_t begin, int64_t end,
+                              const rg_dtype T)
+{
+    lanes_partials_units(k, begin, end, false, T);
+}
+
+RG_KERNEL(lanes_partials, rg_conv_lanes_partials_args)
+
+#if RG_USES_PAIRS
+
+RG_INLINE void pair_lanes_partials(const rg_conv_lanes_partials_args *k, int64_t begin, int64_t end,
+                                   const rg_dtype T)
+{
+    lanes_partials_units(k, begin, end, true, T);
+}
+
+RG_PAIR_KERNEL(pair_lanes_partials, rg_conv_lanes_partials_args)
+
+#endif
+#endif
+
+RG_CPU_TABLE(conv_lanes_weights, RG_CONV_KERNELS) = {
+#if RG_HAS_LANES
+    [RG_CONV_LANES_PARTIALS] = RG_ROW(lanes_partials),
+#if RG_USES_PAIRS
+    [RG_CONV_PAIR_LANES_PARTIALS] = RG_PAIR_ROW(pair_lanes_partials),
+#endif
+#endif
+};
