@@ -29,9 +29,9 @@ static inline __attribute__((always_inline)) void tile(const rg_conv_lanes *t, c
             for (int j = 0; j < N + Q - 1; j++) {
                 if ((j < Q - 1 && j < t->begin) || (j >= N && j >= t->end))
                     continue;
-                const __m256i words = _mm256_loadu_si256((const void *)(x + j * WORDS));
-                const __m512bh v =
-                    (__m512bh)_mm512_permutexvar_epi32(index, _mm512_castsi256_si512(words));
+                const __m512i words =
+                    _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)(x + j * WORDS)));
+                const __m512bh v = (__m512bh)_mm512_permutexvar_epi32(index, words);
 #pragma GCC unroll 5
                 for (int q = 0; q < Q; q++)
                     if (j - q >= 0 && j - q < N)

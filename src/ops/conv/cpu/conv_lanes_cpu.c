@@ -134,8 +134,8 @@ RG_INLINE void lanes_row(const rg_conv_grouped_args *k, depthwise_row *d, rg_con
 }
 
 /* A unit, as that of `grouped`: rows of one image, and LANES channels. */
-RG_INLINE void lanes_unit(const rg_conv_grouped_args *k, depthwise_row *d, int64_t unit,
-                          const bool pairs, const rg_dtype T)
+RG_INLINE void lanes_unit(const rg_conv_grouped_args *k, depthwise_row *d, rg_conv_lanes picks[],
+                          int64_t unit, const bool pairs, const rg_dtype T)
 {
     const lanes_axis row = lanes_axis_of(&k->conv.shape.row, k->data);
     const rg_conv_shape *s = &k->conv.shape;
@@ -152,24 +152,34 @@ RG_INLINE void lanes_unit(const rg_conv_grouped_args *k, depthwise_row *d, int64
         lanes_load(at(k->conv.from, pixel_offset(d->source, image, r, 0) + c * d->source[3], T),
                    d->source, across, x + (r - first) * bytes, pairs, T);
     real sums[LANES_TALL * VLEN];
-    vint index[RG_CONV_LANES_PICKS];
-    rg_conv_lanes t = { .x = x, .sums = sums };
     for (int64_t lane = 0; lane < LANES; lane += VLEN) {
-        find_picks(&t, index, lane, s->in, pairs);
+        rg_conv_lanes *const t = &picks[lane / VLEN];
+        t->x = x;
+        t->sums = sums;
         for (int64_t r = begin; r < end; r++) {
             d->to = pixel_offset(d->result, image, r, 0);
             d->z = pixel_offset(k->conv.z_step, image, r, 0);
-            lanes_row(k, d, &t, r, first, c + lane, pairs, T);
+            lanes_row(k, d, t, r, first, c + lane, pairs, T);
         }
     }
 }
 
-RG_INLINE void lanes(const rg_conv_grouped_args *k, int64_t begin, int64_t end, const rg_dtype T)
+RG_INLINE void lanes_units(const rg_conv_grouped_args *k, int64_t begin, int64_t end,
+                           const bool pairs, const rg_dtype T)
 {
     depthwise_row d = depthwise_row_of(k, T);
+    rg_conv_lanes picks[LANES / VLEN];
+    vint index[LANES / VLEN][RG_CONV_LANES_PICKS];
     d.step = 1;
+    for (int64_t i = 0; i < LANES / VLEN; i++)
+        find_picks(&picks[i], index[i], i * VLEN, k->conv.shape.in, pairs);
     for (int64_t unit = begin; unit < end; unit++)
-        lanes_unit(k, &d, unit, false, T);
+        lanes_unit(k, &d, picks, unit, pairs, T);
+}
+
+RG_INLINE void lanes(const rg_conv_grouped_args *k, int64_t begin, int64_t end, const rg_dtype T)
+{
+    lanes_units(k, begin, end, false, T);
 }
 
 RG_KERNEL(lanes, rg_conv_grouped_args)
@@ -202,10 +212,7 @@ RG_INLINE void pair_transpose(const rg_conv_transpose_weights_args *k, int64_t b
 RG_INLINE void pair_lanes(const rg_conv_grouped_args *k, int64_t begin, int64_t end,
                           const rg_dtype T)
 {
-    depthwise_row d = depthwise_row_of(k, T);
-    d.step = 1;
-    for (int64_t unit = begin; unit < end; unit++)
-        lanes_unit(k, &d, unit, true, T);
+    lanes_units(k, begin, end, true, T);
 }
 
 RG_PAIR_KERNEL(pair_transpose, rg_conv_transpose_weights_args)
