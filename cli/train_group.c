@@ -40,6 +40,19 @@ static int64_t threads_of(const rg_group_info *info)
     return share > 1 ? share : 1;
 }
 
+/* The GPUs of a machine are shared by its ranks: rank after rank takes the next one. */
+static void choose_gpu(rg_train_request *q, const rg_group_info *info)
+{
+    static char name[32];
+    int32_t count = 0;
+    for (int32_t i = 0; rg_device_list(i, name, sizeof name) == RG_OK; i++)
+        count += strncmp(name, "cuda:", 5) == 0;
+    if (count < 2)
+        return;
+    snprintf(name, sizeof name, "cuda:%d", info->local_rank % count);
+    q->device = name;
+}
+
 static rg_status share_machine(rg_train_request *q, const rg_group *group)
 {
     rg_group_info info;
@@ -48,6 +61,8 @@ static rg_status share_machine(rg_train_request *q, const rg_group *group)
         q->micro_batches = default_micro_batches(&info, q->batch);
     if (info.local_size == 1)
         return RG_OK;
+    if (strcmp(q->device, "cuda") == 0)
+        choose_gpu(q, &info);
     cpu_set_t set;
     const int64_t threads = threads_of(&info);
     const int64_t allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : threads;

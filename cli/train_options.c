@@ -75,6 +75,9 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
         { "micro-batches", RG_OPTION_COUNT, &q->micro_batches, "N",
           "cut each batch into N parts, a power of two, and sum their gradients in a fixed order "
           "(default 1; 8 under mpirun or srun)" },
+        { "fast", RG_OPTION_FLAG, &q->fast, NULL,
+          "with mpirun or srun: sum over ranks in the order that MPI or NCCL chooses; the bits then "
+          "depend on the number of ranks" },
         { "optimizer", RG_OPTION_TEXT, &q->optimizer, "NAME",
           "adam, sgd or rmsprop (default adam)" },
         { "rate", RG_OPTION_REAL, &q->rate, "X", "learning rate (default 0.001; for sgd 0.05)" },
@@ -194,6 +197,7 @@ rg_status rg_train_desc(const rg_train_request *q, rg_trainer_desc *desc)
     desc->shift = q->shift;
     desc->crop = q->crop;
     desc->mirror = q->mirror;
+    desc->fast = q->fast;
     desc->seed = q->seed;
     desc->workers = q->workers;
     return RG_OK;

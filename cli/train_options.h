@@ -20,10 +20,10 @@ typedef struct rg_train_request {
     int64_t epochs, batch, accumulate, micro_batches, seed, shift, crop, patience, warmup,
         drop_every;
     double rate, momentum, decay, validation, drop;
-    bool mirror;
+    bool mirror, fast;
 } rg_train_request;
 
-enum { RG_TRAIN_OPTIONS = 40, RG_TRAIN_NOT_GIVEN = -1 /* of rate, stop and micro_batches */ };
+enum { RG_TRAIN_OPTIONS = 48, RG_TRAIN_NOT_GIVEN = -1 /* of rate, stop and micro_batches */ };
 
 rg_train_request rg_train_defaults(void);
 /* The data set where none is asked for: it may be missing. */

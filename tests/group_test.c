@@ -7,6 +7,7 @@
 
 #include <retrograde/trainer.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +66,30 @@ static void test_sum(void)
     EXPECT_FAILS(rg_group_sum(group, NULL, RG_F32, 1), RG_INVALID_ARGUMENT, "elements is NULL");
     EXPECT_FAILS(rg_group_sum(group, x, RG_F32, -1), RG_INVALID_ARGUMENT, "count is -1");
     EXPECT_FAILS(rg_group_sum(NULL, x, RG_F32, 1), RG_INVALID_ARGUMENT, "group is NULL");
+}
+
+/* In the order of the library: about the same, and all ranks have the same bits. */
+static void test_fast(void)
+{
+    static float x[COUNT];
+    static double y[COUNT], first[COUNT];
+    bool near = true;
+    for (int64_t i = 0; i < COUNT; i++) {
+        x[i] = (float)(number(rank, i) / 0x1p43);
+        y[i] = number(rank, i);
+    }
+    EXPECT_OK(rg_group_sum_fast_start(group, x, RG_F32, COUNT));
+    EXPECT_OK(rg_group_sum_fast_start(group, y, RG_F64, COUNT));
+    EXPECT_OK(rg_group_wait(group));
+    for (int64_t i = 0; i < COUNT; i++) {
+        near = near && fabs(x[i] - tree_f64(0, size, i) / 0x1p43) < 1e-5 &&
+               fabs(y[i] - tree_f64(0, size, i)) < 1;
+        first[i] = y[i];
+    }
+    EXPECT(near);
+    EXPECT_OK(rg_group_broadcast(group, first, sizeof first, 0));
+    EXPECT(memcmp(first, y, sizeof first) == 0);
+    EXPECT_FAILS(rg_group_sum_fast_start(group, x, RG_I32, 1), RG_UNSUPPORTED, "f32 or f64");
 }
 
 static void test_messages(void)
@@ -208,6 +233,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         return leave_early(atoi(argv[1]));
     test_sum();
+    test_fast();
     test_messages();
     test_agreement();
     test_info();

@@ -158,6 +158,16 @@ class SameBits(Case):
                 self.assertEqual(read(self.checkpoint("alone")), read(self.checkpoint(out)), out)
                 self.assertEqual(output.count("test accuracy"), 1, output)
 
+    def test_fast(self):
+        """Sums in the order of MPI: no equal bits are promised, and the checkpoint says so, also when it is continued."""
+        for launcher in LAUNCHERS:
+            self.succeeds(launcher, 4, *self.words(launcher, "--fast", "--stop", "1"))
+            self.assertIn(b"fast=1", read(self.checkpoint(launcher)))
+            self.succeeds(launcher, 2, PROGRAM, "train", "--resume", self.checkpoint(launcher))
+            self.assertIn(b"fast=1", read(self.checkpoint(launcher)))
+        self.succeeds(launcher, 2, *self.words("plain"))
+        self.assertIn(b"fast=0", read(self.checkpoint("plain")))
+
     def test_small_batch(self):
         """A batch of 6 images has 4 parts by default."""
         subprocess.run(self.words("alone", "--batch", "6", "--micro-batches", "4"), check=True, stdout=subprocess.DEVNULL,
@@ -192,6 +202,7 @@ class Refused(Case):
             file.write(MODEL.replace("conv 4", "conv 5"))
         for words, what in ((f"--model {self.path('other.txt')}", "has a model that is not that of rank 0"),
                             ("--rate 0.5", "has a set of options that is not that of rank 0"),
+                            ("--fast", "has a set of options that is not that of rank 0"),
                             ("--stop 1", "has an end of training (--epochs, --stop or --patience) that is not that of rank 0"),
                             ("--validation 0.3", "has training data that is not that of rank 0"),
                             ("--data /no/such/data", "rank 1")):  # fmt: skip

@@ -81,7 +81,8 @@ typedef struct rg_group_info {
     int32_t local_rank, local_size; /**< among the ranks on the same machine */
     bool launched;                  /**< a launcher has started this process, perhaps only one */
     const char *engine;             /**< "alone", or the version of the MPI library */
-    int64_t bytes;                  /**< that this rank has sent so far */
+    int64_t bytes;                  /**< that this rank has sent so far; of fast sums the fewest
+                                         that it can have been */
     double seconds; /**< that threads of the caller have waited for other ranks so far */
 } rg_group_info;
 RG_API rg_status rg_group_get_info(const rg_group *group, rg_group_info *info);
@@ -102,6 +103,10 @@ RG_API rg_status rg_group_sum(rg_group *group, void *elements, rg_dtype dtype, i
 /** Starts rg_group_sum() and returns; `elements` must not be used until rg_group_wait(). Sums run
  *  in the order of their start. */
 RG_API rg_status rg_group_sum_start(rg_group *group, void *elements, rg_dtype dtype, int64_t count);
+/** The same in the order that the MPI library chooses (MPI_Iallreduce), which may be faster; the
+ *  bits depend on the library and on the number of ranks. */
+RG_API rg_status rg_group_sum_fast_start(rg_group *group, void *elements, rg_dtype dtype,
+                                         int64_t count);
 /** Waits for all sums that were started. */
 RG_API rg_status rg_group_wait(rg_group *group);
 

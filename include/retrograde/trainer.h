@@ -107,6 +107,10 @@ typedef struct rg_trainer_desc {
      *  fails calls rg_group_fail(): the others may wait for it. Checkpoints do not keep the group,
      *  and can be continued by any number of ranks with the same bits. */
     rg_group *group;
+    /** Sums over ranks are made in the order that is fastest: that of the MPI library, or on GPUs
+     * of NCCL, which then needs a GPU for each rank. The bits depend on both and on the number of
+     *  ranks; checkpoints keep the field, to say so. False by default. */
+    bool fast;
 } rg_trainer_desc;
 RG_API rg_trainer_desc rg_trainer_desc_default(void);
 

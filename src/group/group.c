@@ -321,6 +321,14 @@ rg_status rg_group_sum_start(rg_group *group, void *elements, rg_dtype dtype, in
     return group->size > 1 ? rg_group_post(group, &job) : RG_OK;
 }
 
+rg_status rg_group_sum_fast_start(rg_group *group, void *elements, rg_dtype dtype, int64_t count)
+{
+    rg_group_job job;
+    RG_TRY(sum_job(__func__, group, elements, dtype, count, &job));
+    job.run = rg_job_sum_fast;
+    return group->size > 1 ? rg_group_post(group, &job) : RG_OK;
+}
+
 /* ---- agreement ---- */
 
 /* 128 bits of a hash: FNV-1a from two starts. */

@@ -118,6 +118,7 @@ rg_status rg_group_exchange(rg_group *group, int32_t to, const void *data, size_
 rg_status rg_job_broadcast(rg_group *group, rg_group_job *job);
 rg_status rg_job_gather(rg_group *group, rg_group_job *job);
 rg_status rg_job_sum(rg_group *group, rg_group_job *job);
+rg_status rg_job_sum_fast(rg_group *group, rg_group_job *job);
 /* Waits until all ranks leave, too. */
 rg_status rg_job_leave(rg_group *group, rg_group_job *job);
 

@@ -10,7 +10,9 @@
 enum { FUNNELED = 1024 };
 
 static void *const comm_world = (void *)0x101, *const byte = (void *)0x247,
-                   *const errors_return = (void *)0x143;
+                   *const errors_return = (void *)0x143, *const real = (void *)0x210,
+                   *const real64 = (void *)0x214, *const op_sum = (void *)0x21,
+                   *const in_place = (void *)1;
 
 /* The functions, once a library is open: a process has one MPI. */
 static struct {
@@ -22,6 +24,8 @@ static struct {
     int (*isend)(const void *data, int count, void *type, int to, int tag, void *comm,
                  void **request);
     int (*irecv)(void *data, int count, void *type, int from, int tag, void *comm, void **request);
+    int (*iallreduce)(const void *from, void *to, int count, void *type, void *op, void *comm,
+                      void **request);
     int (*test)(void **request, int *done, void *status);
     int (*library_version)(char *text, int *length);
     int (*error_string)(int error, char *text, int *length);
@@ -47,6 +51,12 @@ static int send(const void *data, int bytes, int to, int tag, rg_mpi_request *re
 static int receive(void *data, int bytes, int from, int tag, rg_mpi_request *request)
 {
     return mpi.irecv(data, bytes, byte, from, tag, comm_world, &request->words[0]);
+}
+
+static int sum(void *elements, int count, int are_doubles, rg_mpi_request *request)
+{
+    return mpi.iallreduce(in_place, elements, count, are_doubles ? real64 : real, op_sum,
+                          comm_world, &request->words[0]);
 }
 
 static int test(rg_mpi_request *request, int *done)
@@ -79,7 +89,7 @@ static int finish(void)
 
 const rg_mpi_table *rg_mpi_abi_table(void *library)
 {
-    static const rg_mpi_table table = { RG_MPI_TABLE, start,    send,       receive,
+    static const rg_mpi_table table = { RG_MPI_TABLE, start,    send,       receive, sum,
                                         test,         describe, error_text, finish };
     static const struct {
         const char *name;
@@ -92,6 +102,7 @@ const rg_mpi_table *rg_mpi_abi_table(void *library)
         { "MPI_Comm_size", &mpi.comm_size },
         { "MPI_Isend", &mpi.isend },
         { "MPI_Irecv", &mpi.irecv },
+        { "MPI_Iallreduce", &mpi.iallreduce },
         { "MPI_Test", &mpi.test },
         { "MPI_Get_library_version", &mpi.library_version },
         { "MPI_Error_string", &mpi.error_string },

@@ -37,6 +37,16 @@ static int receive(void *data, int bytes, int from, int tag, rg_mpi_request *req
     return error;
 }
 
+static int sum(void *elements, int count, int are_doubles, rg_mpi_request *request)
+{
+    MPI_Request r;
+    const int error =
+        MPI_Iallreduce(MPI_IN_PLACE, elements, count, are_doubles ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM,
+                       MPI_COMM_WORLD, &r);
+    memcpy(request, &r, sizeof r);
+    return error;
+}
+
 static int test(rg_mpi_request *request, int *done)
 {
     MPI_Request r;
@@ -72,7 +82,7 @@ static int finish(void)
 const rg_mpi_table *rg_mpi_shim(void);
 __attribute__((visibility("default"))) const rg_mpi_table *rg_mpi_shim(void)
 {
-    static const rg_mpi_table table = { RG_MPI_TABLE, start,    send,       receive,
+    static const rg_mpi_table table = { RG_MPI_TABLE, start,    send,       receive, sum,
                                         test,         describe, error_text, finish };
     return &table;
 }

@@ -6,7 +6,7 @@
 #ifndef RG_GROUP_MPI_TABLE_H
 #define RG_GROUP_MPI_TABLE_H
 
-enum { RG_MPI_TABLE = 2 }; /* its version */
+enum { RG_MPI_TABLE = 3 }; /* its version */
 
 /* A message under way: a handle of the library, whatever its size. */
 typedef struct rg_mpi_request {
@@ -19,6 +19,8 @@ typedef struct rg_mpi_table {
     int (*start)(int *rank, int *size); /* all calls come from the thread of this one */
     int (*send)(const void *data, int bytes, int to, int tag, rg_mpi_request *request);
     int (*receive)(void *data, int bytes, int from, int tag, rg_mpi_request *request);
+    /* Sums over all ranks, in place, in the order of the library. */
+    int (*sum)(void *elements, int count, int are_doubles, rg_mpi_request *request);
     int (*test)(rg_mpi_request *request, int *done);
     void (*describe)(char text[256]);
     void (*error_text)(int error, char text[256]);

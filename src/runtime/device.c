@@ -350,6 +350,16 @@ void rg_storage_release(rg_storage *storage)
 
 /* ---- host memory ---- */
 
+RG_PRIVATE_API const rg_backend_streams *rg_device_streams(const rg_device *device)
+{
+#if RG_HAVE_CUDA
+    if (device->backend == &rg_backend_cuda)
+        return &rg_cuda_streams;
+#endif
+    (void)device;
+    return NULL;
+}
+
 RG_PRIVATE_API rg_status rg_host_allocate(rg_device *device, size_t bytes, void **pointer)
 {
     *pointer = NULL;

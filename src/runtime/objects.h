@@ -5,6 +5,7 @@
 #define RG_RUNTIME_OBJECTS_H
 
 #include "backend/backend.h"
+#include "backend/streams.h"
 #include "core/shape.h"
 #include "runtime/op.h"
 
@@ -23,6 +24,8 @@ struct rg_device {
     _Atomic(struct rg_storage *) spares[RG_SPARES];
 };
 rg_device *rg_device_retain(rg_device *device);
+/* NULL: its backend has none. */
+const rg_backend_streams *rg_device_streams(const rg_device *device);
 
 /* Memory of the host that recorded copies reach without waiting; 0 bytes give NULL. */
 rg_status rg_host_allocate(rg_device *device, size_t bytes, void **pointer);

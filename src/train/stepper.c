@@ -81,7 +81,7 @@ static rg_status start(rg_stepper *t, rg_plan *plan, rg_step_slot *s)
 static rg_status start_micro(rg_stepper *t, rg_plan *update, rg_step_slot *s)
 {
     RG_TRY(rg_commands_create(t->queue, &s->commands));
-    const int32_t last = s->parts_count - (t->ranks > 1);
+    const int32_t last = s->parts_count - rg_stepper_is_joint(t);
     for (int32_t i = 0; i < last; i++) {
         if (s->parts[i].count > 0)
             RG_TRY(rg_stepper_record_part(t, t->micro->gradient, s, i, NULL));
@@ -90,7 +90,7 @@ static rg_status start_micro(rg_stepper *t, rg_plan *update, rg_step_slot *s)
             RG_TRY(rg_micro_add(t, s->commands, &s->parts[i], i, k));
         rg_micro_end(t, i);
     }
-    if (t->ranks > 1) {
+    if (rg_stepper_is_joint(t)) {
         RG_TRY(rg_stepper_run_last(t, s));
         drop_commands(s);
         RG_TRY(rg_stepper_reduce(t, s));
@@ -252,6 +252,7 @@ void rg_stepper_destroy(rg_stepper *t)
     for (int i = 0; i < RG_STEP_SHARES; i++)
         rg_plan_destroy(t->plans[i]);
     rg_plan_destroy(t->use);
+    rg_nccl_destroy(t->nccl);
     rg_micro_destroy(t->micro);
     rg_network_destroy(&t->network);
     rg_network_destroy(&t->used);

@@ -20,6 +20,7 @@ typedef struct rg_stepper_options {
     int64_t batch;         /* the most images in a batch, those of all ranks */
     int32_t micro_batches; /* that a batch is cut into, a power of two; 0 or 1: none */
     rg_group *group;       /* of a number of ranks that divides micro_batches; NULL: this one */
+    bool fast;             /* the order of sums over ranks is free */
     int32_t accumulate;    /* batches that make one step; at least 1 */
     uint64_t seed;         /* of the first parameters */
     bool use_only;         /* no steps: there is the network as it is used, and no optimizer */
@@ -45,6 +46,8 @@ void rg_stepper_destroy(rg_stepper *stepper);
  * of an earlier batch, as devices work asynchronously; its images are 0 while there is none. */
 rg_status rg_stepper_step(rg_stepper *stepper, const void *images, const void *labels,
                           int64_t count, double rate, rg_outcome *outcome);
+/* With fast sums on a GPU: joins the GPUs of all ranks by NCCL. Collective. */
+rg_status rg_stepper_join(rg_stepper *stepper);
 /* In a group: asks all ranks to stop, with the next batch; whether one has asked with the last. */
 void rg_stepper_ask_stop(rg_stepper *stepper, bool stop);
 bool rg_stepper_is_stopped(const rg_stepper *stepper);

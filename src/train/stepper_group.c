@@ -10,6 +10,23 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
+/* ---- NCCL ---- */
+
+rg_status rg_stepper_join(rg_stepper *t)
+{
+    rg_group_info info;
+    if (!t->options.fast || t->options.group == NULL || t->micro == NULL || t->nccl != NULL ||
+        rg_device_streams(t->device) == NULL)
+        return RG_OK;
+    RG_TRY(rg_group_get_info(t->options.group, &info));
+    return info.launched ? rg_nccl_create(t->options.group, t->device, &t->nccl) : RG_OK;
+}
+
+bool rg_stepper_is_joint(const rg_stepper *t)
+{
+    return t->ranks > 1 || t->nccl != NULL;
+}
+
 /* ---- gradients ---- */
 
 /* The buckets of a batch on their way: recorded one after the other, each handed to the group when
@@ -31,9 +48,9 @@ static rg_dtype real_of(const rg_stepper *t)
 static rg_status start_bucket(rg_stepper *t, char *host, size_t bucket)
 {
     const rg_micro_bucket *b = &t->micro->buckets[bucket];
-    return rg_group_sum_start(t->options.group,
-                              host + (size_t)b->offset * rg_dtype_size(real_of(t)), real_of(t),
-                              b->count);
+    char *const elements = host + (size_t)b->offset * rg_dtype_size(real_of(t));
+    return (t->options.fast ? rg_group_sum_fast_start
+                            : rg_group_sum_start)(t->options.group, elements, real_of(t), b->count);
 }
 
 /* Submissions run in their order, so that buckets come in theirs. */
@@ -131,6 +148,8 @@ static rg_status run_last(rg_reduction *r, int32_t cuts[])
         (void)rg_commands_wait_committed(r->slot->commands);
     status = status == RG_OK ? last : status;
     RG_TRY(status == RG_OK ? r->posted : status);
+    if (t->nccl != NULL)
+        return rg_nccl_sum(t->nccl, pieces.args.device, real_of(t), t->micro->elements);
     return r->host == NULL ? sum_staged(t, pieces.bytes) : RG_OK;
 }
 

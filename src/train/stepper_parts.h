@@ -11,6 +11,7 @@
 #include "train/stepper.h"
 
 #include "graph/plan.h"
+#include "group/nccl.h"
 
 /* Numbers that change from batch to batch. */
 typedef struct rg_step_numbers {
@@ -96,6 +97,7 @@ struct rg_stepper {
     rg_plan *plans[RG_STEP_SHARES];
     rg_micro *micro; /* NULL: a batch is not cut */
     int32_t rank, ranks;
+    rg_nccl *nccl;             /* NULL: sums go through MPI */
     bool is_asked, is_stopped; /* see rg_stepper_ask_stop() */
     rg_network used;           /* as it is used */
     rg_plan *use;
@@ -147,6 +149,8 @@ rg_status rg_stepper_reduce(rg_stepper *stepper, rg_step_slot *slot);
 /* Records the last part of this rank. Each bucket is summed over all ranks as soon as it is
  * complete, while the backward pass goes on. */
 rg_status rg_stepper_run_last(rg_stepper *stepper, rg_step_slot *slot);
+/* Whether a step is cut into what this rank does and what all do together. */
+bool rg_stepper_is_joint(const rg_stepper *stepper);
 /* After a step that has failed: this rank is lost for the others, and sums that it has started have
  * ended when this returns, so that their memory can be freed. */
 void rg_stepper_give_up(rg_stepper *stepper);

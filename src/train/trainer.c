@@ -42,6 +42,7 @@ static rg_stepper_options stepper_options(const rg_trainer *t)
                                  .accumulate = (int32_t)t->desc.accumulate,
                                  .micro_batches = (int32_t)t->desc.micro_batches,
                                  .group = t->desc.group,
+                                 .fast = t->desc.fast,
                                  .seed = (uint64_t)t->desc.seed };
 }
 

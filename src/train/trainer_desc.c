@@ -91,6 +91,7 @@ static const struct field {
     { "batch", COUNT, offsetof(rg_trainer_desc, batch), 1, 1 << 20, NULL },
     { "accumulate", COUNT, offsetof(rg_trainer_desc, accumulate), 1, 1 << 20, NULL },
     { "micro-batches", COUNT, offsetof(rg_trainer_desc, micro_batches), 1, 1 << 20, NULL },
+    { "fast", FLAG, offsetof(rg_trainer_desc, fast), 0, 1, NULL },
     { "optimizer", NAME, offsetof(rg_trainer_desc, optimizer), 0, 0, optimizers },
     { "rate", REAL, offsetof(rg_trainer_desc, rate), 0, INFINITY, NULL },
     { "momentum", REAL, offsetof(rg_trainer_desc, momentum), 0, 1, NULL },
@@ -278,7 +279,7 @@ static void value_text(const struct field *f, const rg_trainer_desc *desc, char 
         rg_number_text(real, text, size);
         break;
     case FLAG:
-        snprintf(text, size, "%d", desc->mirror);
+        snprintf(text, size, "%d", *(const bool *)at);
         break;
     case NAME:
         snprintf(text, size, "%s", name_of(f, desc));
@@ -348,7 +349,7 @@ static bool set_value(const struct field *f, const char *value, rg_trainer_desc 
     errno = 0;
     const int64_t count = strtoll(value, &end, 10);
     if (f->kind == FLAG)
-        desc->mirror = count != 0;
+        *(bool *)at = count != 0;
     else
         memcpy(at, &count, sizeof count);
     return errno == 0 && end != value && *end == 0;

@@ -132,12 +132,13 @@ static rg_status broadcast_parameters(rg_trainer *t)
 rg_status rg_trainer_join(rg_trainer *t, const rg_dataset *set)
 {
     if (rg_group_size(t->desc.group) == 1)
-        return RG_OK;
+        return rg_stepper_join(t->stepper);
     RG_TRY(agree_on_text(t, "a version of retrograde", rg_version()));
     RG_TRY(agree_on_text(t, "a model", t->state.model));
     RG_TRY(agree_on_options(t));
     RG_TRY(agree_on_set(t, set));
     RG_TRY(agree_on_device(t));
     RG_TRY(agree_on_position(t));
-    return broadcast_parameters(t);
+    RG_TRY(broadcast_parameters(t));
+    return rg_stepper_join(t->stepper);
 }
