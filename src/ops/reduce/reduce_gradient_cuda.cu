@@ -96,7 +96,7 @@ static __global__ void __launch_bounds__(THREADS)
         if (SAME)
             single[i] = ((const element<T> *)k.dy)[dy];
         else
-            held[i] = load_vector(at<T>(k.dy, dy + (v - row * plan.vectors) * V));
+            held[i] = load_vector(at<T>(k.dy, dy + (int64_t)(v - row * plan.vectors) * V));
         if (k.add)
             old[i] = load_vector((const char *)k.dx + 16 * (int64_t)v);
     }
