@@ -44,10 +44,93 @@ static __global__ void __launch_bounds__(MIRROR *MIRROR_LINES)
     }
 }
 
+/* The same of matrices whose rows are aligned vectors. A block has two squares that mirror each
+ * other, or one of the diagonal, so that b is read once. */
+template <rg_dtype T> constexpr int PAIR_SIDE = T == RG_F64 ? 32 : 64;
+enum { PAIR_THREADS = 256 };
+
+/* Squares `number` of those on and right of the diagonal. */
+static __device__ __forceinline__ void find_pair(int number, int across, int *row, int *column)
+{
+    *row = 0;
+    for (; number >= across - *row; ++*row)
+        number -= across - *row;
+    *column = *row + number;
+}
+
+template <rg_dtype T>
+static __global__ void __launch_bounds__(PAIR_THREADS)
+    mirrored_pairs(const __grid_constant__ rg_product_args k, char *to, int across, int pairs)
+{
+    enum { V = VLEN<T>, SIDE = PAIR_SIDE<T>, VECTORS = SIDE / V, LINES = PAIR_THREADS / VECTORS };
+    __shared__ real<T> squares[2][SIDE][SIDE + 1];
+    uint4 held[2][SIDE / LINES];
+    int place[2];
+    const int side = (int)k.n.count, image = (int)blockIdx.x / pairs;
+    find_pair((int)blockIdx.x - image * pairs, across, &place[0], &place[1]);
+    const int x = (int)threadIdx.x % VECTORS * V, y = (int)threadIdx.x / VECTORS;
+    const char *const from = at<T>(k.b, offset_at(k.batch, 1, image));
+#pragma unroll
+    for (int s = 0; s < 2; s++) {
+        const int row = place[s] * SIDE + y, column = place[1 - s] * SIDE + x;
+#pragma unroll
+        for (int i = 0; i < SIDE / LINES; i++) {
+            held[s][i] = make_uint4(0, 0, 0, 0);
+            if (row + i * LINES < side && column < side)
+                held[s][i] =
+                    load_vector(at<T>(from, straight_offset(k.k, 1, row + i * LINES) + column));
+        }
+    }
+#pragma unroll
+    for (int s = 0; s < 2; s++) {
+#pragma unroll
+        for (int i = 0; i < SIDE / LINES; i++)
+            unpack<T>(held[s][i], &squares[s][y + i * LINES][x]);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int s = 0; s < 2; s++) {
+        const int row = place[s] * SIDE + y, column = place[1 - s] * SIDE + x;
+        if (s == 1 && place[0] == place[1])
+            break;
+#pragma unroll
+        for (int i = 0; i < SIDE / LINES; i++) {
+            const int line = y + i * LINES;
+            real<T> sum[V];
+            if (row + i * LINES >= side || column >= side)
+                continue;
+            unpack<T>(held[s][i], sum);
+#pragma unroll
+            for (int e = 0; e < V; e++) {
+                const real<T> other = squares[1 - s][x + e][line];
+                sum[e] = MIRROR_HALVES<T> ? (real<T>)0.5 * sum[e] + (real<T>)0.5 * other
+                                          : sum[e] + other;
+            }
+            store_vector(at<T>(to, ((int64_t)image * side + row + i * LINES) * side + column),
+                         pack<T>(sum), false);
+        }
+    }
+}
+
+/* Whether the rows of b are aligned vectors. */
+template <rg_dtype T> static bool has_vector_rows(const rg_product_args *k)
+{
+    return (k->n.rank == 0 || k->n.strides[0][0] == 1) && k->n.count % VLEN<T> == 0 &&
+           (k->k.rank == 0 || k->k.strides[1][0] % VLEN<T> == 0) &&
+           is_aligned<T>(k->b, &k->batch, 1) && k->n.count <= INT32_MAX / 2;
+}
+
 template <rg_dtype T>
 static void launch_mirrored(const rg_product_args *k, void *to, const rg_cuda_place *place)
 {
     const int64_t across = ceil_div(k->n.count, MIRROR);
+    if (has_vector_rows<T>(k)) {
+        const int64_t squares = ceil_div(k->n.count, PAIR_SIDE<T>);
+        const int64_t pairs = squares * (squares + 1) / 2;
+        launch(mirrored_pairs<T>, k->batch.count * pairs, PAIR_THREADS, 0, place, *k, (char *)to,
+               (int)squares, (int)pairs);
+        return;
+    }
     launch(mirrored_sum<T>, k->batch.count * across * across, MIRROR * MIRROR_LINES, 0, place, *k,
            to, (uint32_t)across);
 }
