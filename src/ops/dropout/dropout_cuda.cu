@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Dropout on a GPU. A thread has the bits of whole Philox blocks, drawn or read, and selects. */
-#include "backend/cuda/kernel.cuh"
+#include "backend/cuda/divide.cuh"
 #include "ops/dropout/dropout.h"
 
 enum { THREADS = 256 };
@@ -174,6 +174,24 @@ static __global__ void __launch_bounds__(THREADS)
     select_each<T>(k, at<T>(k.x, x), at<T>(k.y, y), bits);
 }
 
+/* The same with rows of a quick walk. */
+template <rg_dtype T, bool DRAWS>
+static __global__ void __launch_bounds__(THREADS)
+    select_quickly(const __grid_constant__ rg_dropout_args k,
+                   const __grid_constant__ round_keys keys,
+                   const __grid_constant__ quick_walk<3> outer, small_divider by, int32_t each)
+{
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= k.sweep.outer.count * each)
+        return;
+    const int32_t row = divide((int32_t)i, by);
+    const int64_t j = (int64_t)((int32_t)i - row * each) * EACH<T>;
+    const quick_index at_row = find_index(outer, row);
+    const uint32_t bits = row_bits<T, DRAWS>(k, keys, quick_offset(outer, 2, at_row), j);
+    select_each<T>(k, at<T>(k.x, quick_offset(outer, 0, at_row) + j),
+                   at<T>(k.y, quick_offset(outer, 1, at_row) + j), bits);
+}
+
 /* Any tensors. */
 template <rg_dtype T, bool DRAWS>
 static __global__ void __launch_bounds__(THREADS)
@@ -209,10 +227,15 @@ static void select_any(const rg_dropout_args &k, const rg_cuda_place *place)
     const bool wide = is_aligned<T>(k.x, outer, 0) && is_aligned<T>(k.y, outer, 1);
     const int64_t each = length / EACH<T>; /* of a row */
     const round_keys keys = keys_of(k.seed);
+    const bool rows = k.dense && wide && length % EACH<T> == 0 && each <= INT32_MAX;
+    quick_walk<3> quick;
     if (k.dense && outer->count == 1 && length == k.count)
         launch(select_flat<T, DRAWS>, ceil_div(count, THREADS * EACH<T>), THREADS, 0, place, k,
                keys, wide);
-    else if (k.dense && wide && length % EACH<T> == 0 && each <= INT32_MAX)
+    else if (rows && outer->count * each <= INT32_MAX && quick_walk_of(*outer, &quick))
+        launch(select_quickly<T, DRAWS>, ceil_div(outer->count * each, THREADS), THREADS, 0, place,
+               k, keys, quick, small_divider_of(each), (int32_t)each);
+    else if (rows)
         launch(select_rows<T, DRAWS>, ceil_div(outer->count * each, THREADS), THREADS, 0, place, k,
                keys, (uint32_t)each);
     else

@@ -5,6 +5,7 @@
  * are taken in chunks too, so that there is one kernel for each size of a chunk, and an index is
  * divided once for all of its elements. */
 #include "ops/move/move.cuh"
+#include "backend/cuda/divide.cuh"
 
 enum { MOVE_THREADS = 256 };
 
@@ -22,20 +23,31 @@ static __device__ __forceinline__ int64_t path_offset(const rg_walk &walk, int64
     return row * walk.strides[0][0] + ((uint32_t)i - row * dim) * walk.strides[0][1];
 }
 
+/* What divides by the dims of a scatter. */
+struct scatter_dividers {
+    small_divider by[RG_MAX_RANK];
+    bool dense; /* index i stands at i in `to` */
+};
+
 /* Where index i of a scatter stands in `to`, and, where the slice holds it, in `from`; returns
- * whether it does. */
-template <class INDEX>
-static __device__ __forceinline__ bool scatter_offsets(const rg_scatter &k, INDEX i, int64_t *from,
-                                                       int64_t *to)
+ * whether it does. QUICK: of fewer than 2^31. */
+template <class INDEX, bool QUICK>
+static __device__ __forceinline__ bool scatter_offsets(const rg_scatter &k,
+                                                       const scatter_dividers &dividers, INDEX i,
+                                                       int64_t *from, int64_t *to)
 {
     bool inside = true;
-    *from = *to = 0;
+    *from = 0;
+    *to = dividers.dense ? (int64_t)i : 0;
     for (int32_t d = k.rank - 1; d >= 0; d--) {
-        const INDEX next = d > 0 ? i / (INDEX)k.dims[d] : 0;
+        INDEX next = 0;
+        if (d > 0)
+            next = QUICK ? (INDEX)divide((int32_t)i, dividers.by[d]) : i / (INDEX)k.dims[d];
         const INDEX index = i - next * (INDEX)k.dims[d], start = (INDEX)k.start[d];
         const INDEX behind = index - start, step = (INDEX)k.step[d];
         const INDEX taken = step == 1 ? behind : behind / step;
-        *to += (int64_t)index * k.to[d];
+        if (!dividers.dense)
+            *to += (int64_t)index * k.to[d];
         inside = inside && index >= start && taken < (INDEX)k.length[d] && taken * step == behind;
         if (inside)
             *from += (int64_t)taken * k.from[d];
@@ -64,6 +76,29 @@ static __global__ void __launch_bounds__(MOVE_THREADS)
         put(to + path_offset(k.to, i), from[path_offset(k.from, i)], k.stream);
 }
 
+/* The same of quick walks, EACH chunks to a thread. */
+template <class CHUNK, int EACH>
+static __global__ void __launch_bounds__(MOVE_THREADS)
+    move_quickly(const __grid_constant__ quick_walk<1> from_walk,
+                 const __grid_constant__ quick_walk<1> to_walk, int32_t count, bool stream,
+                 const CHUNK *from, CHUNK *to)
+{
+    const int64_t first = (int64_t)blockIdx.x * (EACH * MOVE_THREADS) + threadIdx.x;
+    CHUNK held[EACH];
+#pragma unroll
+    for (int n = 0; n < EACH; n++) {
+        const int64_t i = first + n * MOVE_THREADS;
+        if (i < count)
+            held[n] = from[quick_offset(from_walk, 0, find_index(from_walk, (int32_t)i))];
+    }
+#pragma unroll
+    for (int n = 0; n < EACH; n++) {
+        const int64_t i = first + n * MOVE_THREADS;
+        if (i < count)
+            put(to + quick_offset(to_walk, 0, find_index(to_walk, (int32_t)i)), held[n], stream);
+    }
+}
+
 /* Adds vectors, or single elements. */
 template <rg_dtype T, bool WIDE>
 static __global__ void __launch_bounds__(MOVE_THREADS)
@@ -88,15 +123,16 @@ static __global__ void __launch_bounds__(MOVE_THREADS)
     }
 }
 
-template <class CHUNK, class INDEX>
+template <class CHUNK, class INDEX, bool QUICK>
 static __global__ void __launch_bounds__(MOVE_THREADS)
-    scatter_chunks(const __grid_constant__ rg_scatter k, const CHUNK *from, CHUNK *to)
+    scatter_chunks(const __grid_constant__ rg_scatter k,
+                   const __grid_constant__ scatter_dividers dividers, const CHUNK *from, CHUNK *to)
 {
     const int64_t step = (int64_t)gridDim.x * MOVE_THREADS;
     for (int64_t i = (int64_t)blockIdx.x * MOVE_THREADS + threadIdx.x; i < k.count; i += step) {
         int64_t read, written;
         CHUNK chunk = {};
-        if (scatter_offsets<INDEX>(k, (INDEX)i, &read, &written))
+        if (scatter_offsets<INDEX, QUICK>(k, dividers, (INDEX)i, &read, &written))
             chunk = from[read];
         put(to + written, chunk, k.stream);
     }
@@ -161,8 +197,38 @@ static void scatter_take_chunks(rg_scatter *s, int64_t chunk)
 template <class CHUNK>
 static void launch_chunks(const rg_move &k, const void *from, void *to, const rg_cuda_place *place)
 {
-    launch(move_chunks<CHUNK>, move_blocks(k.to.count), MOVE_THREADS, 0, place, k,
-           (const CHUNK *)from, (CHUNK *)to);
+    enum { EACH = sizeof(CHUNK) == 16 ? 2 : 4 };
+    quick_walk<1> from_walk, to_walk;
+    if (quick_walk_of(k.from, &from_walk) && quick_walk_of(k.to, &to_walk))
+        launch(move_quickly<CHUNK, EACH>, ceil_div(k.to.count, EACH * MOVE_THREADS), MOVE_THREADS,
+               0, place, from_walk, to_walk, (int32_t)k.to.count, k.stream, (const CHUNK *)from,
+               (CHUNK *)to);
+    else
+        launch(move_chunks<CHUNK>, move_blocks(k.to.count), MOVE_THREADS, 0, place, k,
+               (const CHUNK *)from, (CHUNK *)to);
+}
+
+/* Bytes from which on the driver's copy of neighbours is the faster one. */
+enum { LARGE_COPY = 4 << 20 };
+
+/* Whether all elements are neighbours, in their order. */
+static bool is_dense_walk(const rg_walk *walk)
+{
+    return walk->rank == 1 && walk->strides[0][0] == 1;
+}
+
+static scatter_dividers dividers_of(const rg_scatter &k)
+{
+    scatter_dividers dividers = {};
+    int64_t next = 1;
+    dividers.dense = true;
+    for (int32_t d = k.rank - 1; d >= 0; d--) {
+        dividers.dense &= k.to[d] == next || k.dims[d] == 1;
+        next *= k.dims[d];
+        if (k.dims[d] <= INT32_MAX)
+            dividers.by[d] = small_divider_of(k.dims[d]);
+    }
+    return dividers;
 }
 
 /* Indices of 32 bits where that is enough: then all dims, starts and lengths are too. */
@@ -170,13 +236,13 @@ template <class CHUNK>
 static void launch_scatter(const rg_scatter &k, const void *from, void *to,
                            const rg_cuda_place *place)
 {
-    const unsigned blocks = move_blocks(k.count);
+    const scatter_dividers dividers = dividers_of(k);
     if (k.count <= INT32_MAX)
-        launch(scatter_chunks<CHUNK, uint32_t>, blocks, MOVE_THREADS, 0, place, k,
-               (const CHUNK *)from, (CHUNK *)to);
+        launch(scatter_chunks<CHUNK, uint32_t, true>, move_blocks(k.count), MOVE_THREADS, 0, place,
+               k, dividers, (const CHUNK *)from, (CHUNK *)to);
     else
-        launch(scatter_chunks<CHUNK, uint64_t>, blocks, MOVE_THREADS, 0, place, k,
-               (const CHUNK *)from, (CHUNK *)to);
+        launch(scatter_chunks<CHUNK, uint64_t, false>, move_blocks(k.count), MOVE_THREADS, 0, place,
+               k, dividers, (const CHUNK *)from, (CHUNK *)to);
 }
 
 template <rg_dtype T> static void choose_move(const void *args, const rg_cuda_place *place)
@@ -187,6 +253,11 @@ template <rg_dtype T> static void choose_move(const void *args, const rg_cuda_pl
     char *to = at<T>(a->to, a->move.to_offset);
     rg_move k = a->move;
     int64_t chunk = VLEN<T>;
+    const size_t bytes = (size_t)k.to.count * size;
+    if (!k.add && bytes >= LARGE_COPY && is_dense_walk(&k.from) && is_dense_walk(&k.to)) {
+        (void)cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, place->stream);
+        return;
+    }
     while (chunk > 1 &&
            !(has_chunks(&k.from, from, chunk, size) && has_chunks(&k.to, to, chunk, size)))
         chunk = k.add ? 1 : chunk / 2;
