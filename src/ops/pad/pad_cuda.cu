@@ -5,6 +5,8 @@
 #include "backend/cuda/long_sum.cuh"
 #include "ops/pad/pad.h"
 
+#include <type_traits>
+
 /* The offset of an element in `from` (t = 0) or `to` (t = 1). */
 static __device__ __forceinline__ int64_t place_of(const rg_pad_args &k, int t, int64_t n,
                                                    int64_t h, int64_t w, int64_t c)
@@ -131,8 +133,69 @@ static __device__ __forceinline__ bool is_single(const rg_pad_axis &axis, int64_
     return i >= axis.begin && i < axis.end;
 }
 
-/* MANY: some elements have more copies than a plain chain may add. A kernel of its own, because one
- * that decides for each element needs the registers of both. */
+/* Row `row` of the image among those of the thread. */
+static __device__ __forceinline__ int row_within(int64_t row, const image_place &p)
+{
+    const int64_t r = row - p.row;
+    return r < 0 ? 0 : r > p.rows ? p.rows : (int)r;
+}
+
+/* Rows `first` to `end` of the thread's, which have one copy each: several on their way at once. */
+template <rg_dtype T, bool WIDE>
+static __device__ __forceinline__ void copy_rows(const rg_pad_args &k, const image_place &p,
+                                                 int first, int end)
+{
+    enum { ROWS = 8 };
+    typedef std::conditional_t<WIDE, uint4, element<T>> lanes;
+    const char *from =
+        at<T>(k.from, place_of(k, 0, p.image + k.axes[0].before, p.row + first + k.axes[1].before,
+                               p.column + k.axes[2].before, p.channel + k.axes[3].before));
+    char *to = at<T>(k.to, place_of(k, 1, p.image, p.row + first, p.column, p.channel));
+    const int64_t from_step = k.strides[0][1], to_step = k.strides[1][1];
+    for (int r = first; r < end; r += ROWS) {
+        lanes held[ROWS];
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            if (r + i < end)
+                held[i] = *(const lanes *)at<T>(from, i * from_step);
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            real<T> x[LANES<T, WIDE>];
+            if (r + i >= end)
+                break;
+            if constexpr (WIDE)
+                unpack<T>(held[i], x);
+            else
+                x[0] = to_real<T>(held[i]);
+            store_lanes<T, WIDE>(to, i * to_step, x, k.add, k.stream);
+        }
+        from = at<T>(from, ROWS * from_step);
+        to = at<T>(to, ROWS * to_step);
+    }
+}
+
+/* Whether elements of this column of the result have one copy wherever the row has. */
+static __device__ __forceinline__ bool is_single_column(const rg_pad_args &k, const image_place &p)
+{
+    return is_single(k.axes[0], p.image) && is_single(k.axes[2], p.column) &&
+           is_single(k.axes[3], p.channel);
+}
+
+/* Elements with one copy. A kernel of its own, because sums need many registers. */
+template <rg_dtype T, bool WIDE>
+static __global__ void __launch_bounds__(IMAGE_THREADS)
+    single_columns(const __grid_constant__ rg_pad_args k, const image_cut cut)
+{
+    for (int64_t b = blockIdx.x; b < cut.blocks; b += gridDim.x) {
+        const image_place p = find_place<T, WIDE>(cut, b, k.axes[1].in, k.axes[2].in);
+        if (p.used && is_single_column(k, p))
+            copy_rows<T, WIDE>(k, p, row_within(k.axes[1].begin, p), row_within(k.axes[1].end, p));
+    }
+}
+
+/* All others. MANY: some elements have more copies than a plain chain may add; a kernel of its own,
+ * because one that decides for each element needs the registers of both. */
 template <rg_dtype T, bool WIDE, bool MANY>
 static __global__ void __launch_bounds__(IMAGE_THREADS)
     gradient_columns(const __grid_constant__ rg_pad_args k, const image_cut cut)
@@ -141,18 +204,13 @@ static __global__ void __launch_bounds__(IMAGE_THREADS)
         const image_place p = find_place<T, WIDE>(cut, b, k.axes[1].in, k.axes[2].in);
         if (!p.used)
             continue;
-        const bool single = is_single(k.axes[0], p.image) && is_single(k.axes[2], p.column) &&
-                            is_single(k.axes[3], p.channel);
+        const bool single = is_single_column(k, p);
         for (int r = 0; r < p.rows; r++) {
             const int64_t row = p.row + r;
             real<T> sum[LANES<T, WIDE>];
             if (single && is_single(k.axes[1], row))
-                load_lanes<T, WIDE>(k.from,
-                                    place_of(k, 0, p.image + k.axes[0].before,
-                                             row + k.axes[1].before, p.column + k.axes[2].before,
-                                             p.channel + k.axes[3].before),
-                                    sum);
-            else if constexpr (MANY)
+                continue;
+            if constexpr (MANY)
                 gather_many<T, WIDE>(k, p, row, sum);
             else
                 gather<T, WIDE>(k, p, row, sum);
@@ -237,8 +295,17 @@ template <rg_dtype T> static void pad_gradient(const void *args, const rg_cuda_p
     const auto columns =
         wide ? gradient_columns<T, true, false> : gradient_columns<T, false, false>;
     const auto many = wide ? gradient_columns<T, true, true> : gradient_columns<T, false, true>;
-    launch_image<T>(rg_pad_has_more(k->axes, RG_CHAIN_RUN) ? many : columns, k, wide, k->axes[0].in,
-                    k->axes[1].in, k->axes[2].in, k->axes[3].in, place);
+    bool any = true, all = true; /* have one copy */
+    for (int d = 0; d < 4; d++) {
+        any &= k->axes[d].begin < k->axes[d].end;
+        all &= k->axes[d].begin <= 0 && k->axes[d].end >= k->axes[d].in;
+    }
+    if (any)
+        launch_image<T>(wide ? single_columns<T, true> : single_columns<T, false>, k, wide,
+                        k->axes[0].in, k->axes[1].in, k->axes[2].in, k->axes[3].in, place);
+    if (!all)
+        launch_image<T>(rg_pad_has_more(k->axes, RG_CHAIN_RUN) ? many : columns, k, wide,
+                        k->axes[0].in, k->axes[1].in, k->axes[2].in, k->axes[3].in, place);
 }
 
 template <rg_dtype T> static void pad_gradient_fill(const void *args, const rg_cuda_place *place)
