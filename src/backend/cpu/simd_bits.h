@@ -87,6 +87,9 @@ RG_INLINE uint32_t vbits_equal(vwide a, uint16_t limit)
 /* a where a bit of `each` is set in `all`, else 0. */
 RG_INLINE vreal vkeep_bits(vreal a, vuint all, vuint each)
 {
+#if defined(__AVX512F__)
+    __asm__("" : "+v"(a)); /* no masked loads: a Zen 4 does not fetch ahead of them */
+#endif
 #if defined(__AVX512F__) && RG_REAL_F64
     return (vreal)_mm512_maskz_mov_pd(_mm512_test_epi64_mask((__m512i)all, (__m512i)each),
                                       (__m512d)a);
