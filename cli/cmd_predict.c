@@ -117,7 +117,7 @@ int rg_cmd_predict(int argc, char **argv)
     const int left = rg_use_options(
         &top, &q.use,
         "usage: retrograde predict CHECKPOINT|RUN|MODEL.onnx IMAGE... [options]\n\n"
-        "Classifies PNG, JPEG or NPY images and prints the probabilities of the classes. An ONNX\n"
+        "Classifies PNG, JPEG, WebP or NPY images and prints the probabilities of the classes. An ONNX\n"
         "model that was not trained here gets pixels of 0 to 1, or as --normalize says, and its classes\n"
         "have numbers.\n",
         argc, argv, &result);

@@ -50,7 +50,7 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
         { "workers", RG_OPTION_COUNT, &q->workers, "N",
           "number of threads that decode images; 0 (default): chosen by the data" },
         { "memory", RG_OPTION_COUNT, &q->memory, "MB",
-          "decode PNG and JPEG images only once if they fit into so many MB (default 256)" },
+          "decode images in files only once if they fit into so many MB (default 256)" },
         { "out", RG_OPTION_TEXT, &q->out, "FOLDER",
           "results folder (default run, or run-2, ... if there is one; of --resume the same)" },
         { "resume", RG_OPTION_TEXT, &q->resume, "FILE", "continue from a checkpoint" },
@@ -61,10 +61,10 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
         { "json", RG_OPTION_FLAG, &q->json, NULL, "print one JSON object per line" },
         { "help", RG_OPTION_FLAG, &q->help, NULL, "print this help" },
         { "data", RG_OPTION_TEXT, &q->data, "PATH",
-          "data set: folders of PNG or JPEG files, perhaps with masks, tar files, IDX, NPY or NPZ "
+          "data set: folders of PNG, JPEG or WebP files, perhaps with masks, tar files, IDX, NPY or NPZ "
           "files (default fashion-mnist)" },
         { "size", RG_OPTION_TEXT, &q->size, "SIZE",
-          "resize PNG and JPEG images and cut out the middle: 224, or 192x256 (height x width)" },
+          "resize images in files and cut out the middle: 224, or 192x256 (height x width)" },
         { "model", RG_OPTION_TEXT, &q->model, "NAME",
           "lenet, small, mlp, resnet, a model file or an ONNX model (default lenet)" },
         { "dtype", RG_OPTION_TEXT, &q->dtype, "DTYPE", "f32, f64, bf16 or f16 (default f32)" },

@@ -13,7 +13,7 @@ typedef struct rg_train_request {
     const char *device, *out, *resume, *mpi;
     int64_t threads, workers, memory, stop;
     bool json, help;
-    int64_t channels; /* of PNG and JPEG images; 0: as the first one has */
+    int64_t channels; /* of images in files; 0: as the first one has */
     /* kept in checkpoints */
     const char *data, *size, *model, *dtype, *optimizer, *schedule, *loss;
     const char *weights, *head, *freeze, *rates, *normalize;

@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
 # libretrograde_train: data sets, models, the trainer, checkpoints, reports. It stands on libretrograde and on
-# zlib, libpng and libjpeg-turbo; where one of these is missing, so is what it reads.
+# zlib, libpng, libjpeg-turbo and libwebp; where one of these is missing, so is what it reads.
 
+include(CheckCSourceCompiles)
 find_package(ZLIB QUIET)
 find_package(PNG QUIET)
 find_package(JPEG QUIET)
+# libwebp has no module of CMake; it is linked by its name, so that installed packages hold no path of it.
+set(CMAKE_REQUIRED_LIBRARIES webp)
+check_c_source_compiles("#include <webp/decode.h>\nint main(void) { return WebPGetDecoderVersion() == 0; }" WEBP_FOUND)
+unset(CMAKE_REQUIRED_LIBRARIES)
 set(RG_HAVE_ZLIB $<BOOL:${ZLIB_FOUND}>)
 set(RG_HAVE_PNG $<BOOL:${PNG_FOUND}>)
 set(RG_HAVE_JPEG $<BOOL:${JPEG_FOUND}>)
+set(RG_HAVE_WEBP $<BOOL:${WEBP_FOUND}>)
 set(RG_TRAIN_LIBRARIES "")
+if(WEBP_FOUND)
+    list(APPEND RG_TRAIN_LIBRARIES webp)
+endif()
 if(PNG_FOUND)
     list(APPEND RG_TRAIN_LIBRARIES PNG::PNG)
 endif()
@@ -23,7 +32,7 @@ endif()
 add_library(rg_train_objects OBJECT
     src/train/dataset.c src/train/dataset_open.c src/train/dataset_arrays.c
     src/train/data_source.c src/train/idx.c src/train/zip.c src/train/npy_set.c
-    src/train/png_image.c src/train/jpeg_image.c src/train/resize.c src/train/image_file.c
+    src/train/png_image.c src/train/jpeg_image.c src/train/webp_image.c src/train/resize.c src/train/image_file.c
     src/train/image_items.c src/train/image_folder.c src/train/folder_names.c src/train/mask_folder.c src/train/mask_image.c src/train/mask_items.c src/train/tar_members.c src/train/tar_set.c src/train/glyphs.c src/train/loader.c src/train/loader_image.c
     src/train/model.c src/train/layer_rules.c src/train/network.c src/train/scores.c src/train/stepper.c
     src/train/stepper_graph.c src/train/stepper_slot.c src/train/stepper_micro.c
@@ -42,8 +51,8 @@ add_library(rg_train_objects OBJECT
     src/train/report_worst.c src/train/report_targets.c src/train/scatter.c src/train/findings.c src/train/report_network.c src/train/report_time.c
     src/train/report_memory.c src/train/report_html.c
     src/train/metrics_csv.c src/train/metrics_events.c)
-set_property(SOURCE src/train/data_source.c src/train/png_image.c src/train/mask_image.c src/train/jpeg_image.c PROPERTY
-    COMPILE_DEFINITIONS RG_HAVE_ZLIB=${RG_HAVE_ZLIB} RG_HAVE_PNG=${RG_HAVE_PNG} RG_HAVE_JPEG=${RG_HAVE_JPEG})
+set_property(SOURCE src/train/data_source.c src/train/png_image.c src/train/mask_image.c src/train/jpeg_image.c src/train/webp_image.c PROPERTY
+    COMPILE_DEFINITIONS RG_HAVE_ZLIB=${RG_HAVE_ZLIB} RG_HAVE_PNG=${RG_HAVE_PNG} RG_HAVE_JPEG=${RG_HAVE_JPEG} RG_HAVE_WEBP=${RG_HAVE_WEBP})
 target_sources(rg_train_objects PRIVATE
     src/group/group.c src/group/group_thread.c src/group/messages.c src/group/launcher.c
     src/group/heartbeat.c src/group/heartbeat_connect.c src/group/mpi_open.c src/group/mpi_abi.c

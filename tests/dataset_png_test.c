@@ -141,10 +141,10 @@ static void test_png_folders(void)
     EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "contains no data set");
     make_folder("one");
     EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED,
-                 "the class folders contain no PNG or JPEG images");
+                 "the class folders contain no PNG, JPEG or WebP images");
     make_folder("one/a.png");
     EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED,
-                 "the class folders contain no PNG or JPEG images");
+                 "the class folders contain no PNG, JPEG or WebP images");
     write_png("one/b.png", 2, 1, 8, 0, "\0\3\4", 3);
     if (!RG_HAVE_PNG)
         EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_UNSUPPORTED, "has no libpng");

@@ -29,6 +29,23 @@ RGB_JPEG = base64.b64decode(
     "ASIAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAAAAX/xAAUEAEAAAAAAAAAAAAAAAAAAAAA/8QAFgEBAQEAAAAAAAAAAAAAAAAAAAUG/8QA"
     "FBEBAAAAAAAAAAAAAAAAAAAAAP/aAAwDAQACEQMRAD8AjANImAAP/9k="
 )
+# the same size: one colour; the colours of webp_pixels(); half transparent; two frames
+LOSSY_WEBP = base64.b64decode(
+    "UklGRkYAAABXRUJQVlA4IDoAAAAwAwCdASoUAAwAPm0skkWkIqGYBABABsSgC7LoB+AACEUAAP7sJl/+LORiOzzf/q0PlofLQ/bvKAAA"
+)
+LOSSLESS_WEBP = base64.b64decode("UklGRiwAAABXRUJQVlA4TB8AAAAvE8ACALmM6H/sohTR/4CQgDDC/72aOgzDGBMAVOoaAA==")
+HALF_WEBP = base64.b64decode("UklGRh4AAABXRUJQVlA4TBEAAAAvE8ACEAdQniLXo4CBiOh/AAA=")
+MOVING_WEBP = base64.b64decode(
+    "UklGRmQBAABXRUJQVlA4WAoAAAACAAAAEwAACwAAQU5JTQYAAAAAAAAAAABBTk1GVgAAAAAAAAAAABMAAAsAAAAAAAJWUDggPgAAADADAJ0BKhQA"
+    "DAA+bSySRaQioZgEAEAGxKALUWgH4AAIXwAA/uwmX/4s5GI7PN/+rQ+Wh8tD9z7/QOSvdwAAQU5NRtoAAAAAAAAAAAATAAALAAAAAAAAVlA4IMIA"
+    "AACUBACdASoUAAwAPm0skkWDAIAAANiWwfAB4AAVxvicB/IADiaLwTs6SNCkk2gA/vwD68a2RBDKY5LkICYH05bJf+sBx+UH9IZxd34talKkLf7Z"
+    "T/61KQdv8LAd3z4md8gm3ep0Ppqz1KRa5N4X5prhcTSAvyjcvG/yXn69foLFxDT+RLOZLlHwdow4UUSURoQXFWU1F4dK3ZDW4mjgFMrLfsf+Qsw/"
+    "/VqHr9U/5s2v9y0qsPbu8FV99ety1nvAcQAAAA=="
+)
+
+
+def webp_pixels():
+    return b"".join(bytes((i % 20 * 12, i // 20 * 20, i * 7 % 256)) for i in range(240))
 
 
 def write(path, data):
@@ -123,6 +140,37 @@ class Mixed(Case):
             self.assertIn("125 images are read while training", errors)
             self.assertEqual(read(self.checkpoint(workers)), read(self.checkpoint("out")))
 
+    def test_webp(self):
+        """The pixels are those of PNG files that hold them; what is opaque by half is so over black."""
+        if "webp" not in run("info")[0].lower():
+            self.skipTest("the program has no libwebp")
+        half = bytes((sample * 128 + 127) // 255 for sample in (200, 60, 30)) * 240
+        for kind in ("webp", "png"):
+            for name, data, pixels in (("bird/50", LOSSLESS_WEBP, webp_pixels()), ("car/51", HALF_WEBP, half)):
+                path = os.path.join(self.data, name + "." + kind)
+                if kind == "webp":
+                    write(path, data)
+                else:
+                    os.remove(path[:-4] + ".webp")
+                    write_png(path, 20, 12, pixels, 3)
+            run(*self.train(out=kind))
+        self.assertEqual(read(self.checkpoint("webp")), read(self.checkpoint("png")))
+        write(self.path("one.WEBP"), LOSSY_WEBP)
+        self.assertIn(" %", run("predict", self.path("png"), self.path("one.WEBP"))[0])
+
+    def test_bad_webp(self):
+        if "webp" not in run("info")[0].lower():
+            self.skipTest("the program has no libwebp")
+        path = os.path.join(self.data, "bird", "50.webp")
+        huge = LOSSLESS_WEBP[:21] + b"\xff\xff\xff\x0f" + LOSSLESS_WEBP[25:]
+        for data, says in ((LOSSY_WEBP[:-20], "50.webp: cannot read the WebP image: the file ends within the image"),
+                           (LOSSY_WEBP[:14], "50.webp: cannot read the WebP image"),
+                           (LOSSLESS_WEBP[:26] + b"\xff" * 12 + LOSSLESS_WEBP[38:], "50.webp: cannot read the WebP image"),
+                           (MOVING_WEBP, "50.webp: animated WebP images are not supported"),
+                           (huge, "50.webp: the image declares 16384 x 16384 pixels, which is too much")):  # fmt: skip
+            write(path, data)
+            self.refuses(*self.train(), says=says)
+
     def test_memory_of_eval(self):
         """Batches that are not trained with are bounded in bytes: all at once, these layers have 420 MB."""
         if b"__asan_init" in read(train_case.PROGRAM) or b"__tsan_init" in read(train_case.PROGRAM):
@@ -136,6 +184,8 @@ class Mixed(Case):
         os.symlink(self.data, self.path("all"))  # other data than that of the run
         whole = start("eval", self.path("out"), "--data", self.path("all"), "--json")
         output = whole.stdout.read()
+        whole.stdout.close()
+        whole.stderr.close()
         _, status, used = os.wait4(whole.pid, 0)
         whole.returncode = status
         self.assertEqual(status, 0)

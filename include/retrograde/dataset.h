@@ -63,17 +63,18 @@ typedef struct rg_dataset_info {
 typedef struct rg_dataset_options {
     uint32_t size;   /**< of this struct; set by rg_dataset_options_default() */
     int32_t threads; /**< that decode images; 0 (default): one for each processor, 16 at most */
-    int64_t height, width; /**< of images in PNG and JPEG files: they are resized until they just
-                                cover this size (bilinear with antialiasing, as in Pillow), and cut
-                                to its middle. 0 and 0 (default): all have the size of the first */
-    int64_t memory_bytes;  /**< PNG and JPEG images are decoded once, when the set is opened, if
-                                together they have so many bytes at most; more are decoded when
-                                they are needed (default 256 MiB) */
+    int64_t height,
+        width; /**< of images in PNG, JPEG and WebP files: they are resized until they just
+                    cover this size (bilinear with antialiasing, as in Pillow), and cut
+                    to its middle. 0 and 0 (default): all have the size of the first */
+    int64_t memory_bytes; /**< such images are decoded once, when the set is opened, if
+                               together they have so many bytes at most; more are decoded when
+                               they are needed (default 256 MiB) */
     /** Called with sentences about files that are skipped, classes without images, and images that
      *  cannot be used, before the call returns (default NULL). */
     void (*say)(void *context, const char *sentence);
     void *context;    /**< of `say` */
-    int64_t channels; /**< of images in PNG and JPEG files: 1, grey, or 3, RGB; 0 (default): as the
+    int64_t channels; /**< of images in such files: 1, grey, or 3, RGB; 0 (default): as the
                            first one has */
 } rg_dataset_options;
 RG_API rg_dataset_options rg_dataset_options_default(void);
@@ -84,19 +85,19 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *  - a folder of IDX files named as those of MNIST are: train-images-idx3-ubyte,
  *    train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each perhaps
  *    compressed, with .gz behind its name; idx4 with channels, too;
- *  - a folder with a folder of PNG or JPEG files for each class, or with such folders below train/
- *    and below test/ or val/. Classes are numbered in the order of their names. All images are made
- *    grey or RGB as the first one is: 16 bits are cut to 8, palettes are looked up, what is
+ *  - a folder with a folder of PNG, JPEG or WebP files for each class, or with such folders below
+ * train/ and below test/ or val/. Classes are numbered in the order of their names. All images are
+ * made grey or RGB as the first one is: 16 bits are cut to 8, palettes are looked up, what is
  *    transparent becomes black; gamma, colour profiles and orientation are not looked at;
- *  - a folder with images/, PNG or JPEG files, and masks/, PNG files of the same names but for
+ *  - a folder with images/, such files, and masks/, PNG files of the same names but for
  * their endings, or with these below train/ and below test/ or val/ (segmentation). The class of a
  *    pixel is the sample of a grey mask, or the index of a mask with a palette; 255, or 65535 with
  *    16 bits, marks pixels that are ignored, unless all masks have 0 and 255 alone: then 255 is
  *    class 1. A mask has the size of its image and is resized with it, to the nearest pixel.
  *    classes.txt, if there, names the classes, one a line;
  *  - a tar file, or a folder of tar files, in the layout of WebDataset: members of one name up to
- *    its first dot make a sample, an image (name.jpg, name.jpeg, name.png) and the number of its
- *    class (name.cls). Files whose names begin with test or val are the test part;
+ *    its first dot make a sample, an image (name.jpg, name.jpeg, name.png, name.webp) and the
+ * number of its class (name.cls). Files whose names begin with test or val are the test part;
  *  - an NPZ file, or a folder of NPY files, with x and y, or with x_train, y_train, x_test, y_test:
  *    x (n, h, w, c), (n, h, w), (n, w) or (n), of u1, or of f2, f4, f8, which become f32; of more
  *    dimensions the first is h, the last is c, and those between make one. y of u1, i4, i8 is a
@@ -107,8 +108,8 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *
  *  RG_INVALID_ARGUMENT, which no file leads to otherwise, where a set has no such part: the other
  *  one may be split then. The number of classes is that of both parts. gzip and compressed NPZ
- *  files need zlib, PNG files libpng, JPEG files libjpeg-turbo: RG_UNSUPPORTED in a build without.
- *  All images that cannot be used are named at once. */
+ *  files need zlib, PNG files libpng, JPEG files libjpeg-turbo, WebP files libwebp: RG_UNSUPPORTED
+ * in a build without. All images that cannot be used are named at once. */
 RG_API rg_status rg_dataset_open_with(const char *path, rg_dataset_part part,
                                       const rg_dataset_options *options, rg_dataset **set);
 
@@ -173,8 +174,8 @@ RG_API const int32_t *rg_dataset_mask(const rg_dataset *set, int64_t index);
 /** Writes the classes of the pixels of a mask (h, w); one in a file is decoded. */
 RG_API rg_status rg_dataset_read_mask(const rg_dataset *set, int64_t index, int32_t *classes);
 
-/** Measures mean and standard deviation of every channel, over all images; of PNG and
- *  JPEG files, over 512 that are evenly distributed. Pixels of u8 count as
+/** Measures mean and standard deviation of every channel, over all images; of images
+ *  in files, over 512 that are evenly distributed. Pixels of u8 count as
  *  0 to 1. The deviation of a channel that is the same everywhere is given as 1, and so are those
  *  that the images lack, with mean 0. RG_MALFORMED if a pixel is not a finite number. */
 RG_API rg_status rg_dataset_measure(const rg_dataset *set, double mean[RG_DATASET_CHANNELS],

@@ -311,9 +311,9 @@ RG_API int32_t rg_confusion_mistakes(const rg_confusion_cell cells[], int64_t co
 RG_API rg_status rg_trainer_predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype,
                                     int64_t count, float probabilities[]);
 
-/** Classifies the image in a file: PNG or JPEG, or NPY (h, w, c), (h, w) or (1, h, w, c) where the
- *  name ends with ".npy". Images of other sizes are resized where those of the training set were;
- *  otherwise they are refused. */
+/** Classifies the image in a file: PNG, JPEG or WebP, or NPY (h, w, c), (h, w) or (1, h, w, c)
+ * where the name ends with ".npy". Images of other sizes are resized where those of the training
+ * set were; otherwise they are refused. */
 RG_API rg_status rg_trainer_predict_file(rg_trainer *trainer, const char *path,
                                          float probabilities[]);
 

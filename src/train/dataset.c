@@ -294,7 +294,7 @@ rg_status rg_dataset_split(const rg_dataset *set, double fraction, uint64_t seed
 
 /* ---- measuring ---- */
 
-/* Counts the values of some images: all, or of PNG and JPEG files so many that are evenly
+/* Counts the values of some images: all, or of image files so many that are evenly
  * distributed, whether they are in memory or not. */
 static rg_status count_bytes(const rg_dataset *set, uint64_t counts[][256], int64_t *images)
 {

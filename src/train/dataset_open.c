@@ -78,10 +78,11 @@ static rg_status open_idx(const char *folder, rg_dataset_part part, rg_dataset *
 /* Images that are numbers in a file have their size. */
 static rg_status check_size(const rg_dataset *set, const rg_dataset_options *o)
 {
-    RG_CHECK(o->height == 0 || (o->height == set->info.height && o->width == set->info.width),
-             RG_INVALID_ARGUMENT,
-             "the images have %lld x %lld pixels; only those of PNG and JPEG files can be resized",
-             (long long)set->info.height, (long long)set->info.width);
+    RG_CHECK(
+        o->height == 0 || (o->height == set->info.height && o->width == set->info.width),
+        RG_INVALID_ARGUMENT,
+        "the images have %lld x %lld pixels; only those of PNG, JPEG and WebP files can be resized",
+        (long long)set->info.height, (long long)set->info.width);
     return RG_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Images as files hold them, PNG or JPEG, and their pixels in the size that is wanted. */
+/* Images as files hold them, PNG, JPEG or WebP, and their pixels in the size that is wanted. */
 #ifndef RG_TRAIN_IMAGE_FILE_H
 #define RG_TRAIN_IMAGE_FILE_H
 
@@ -15,7 +15,7 @@ typedef struct rg_image_header {
 /* The most bytes of a file with an image. */
 #define RG_IMAGE_BYTES (1 << 28)
 
-/* Whether a name ends like that of an image: .png, .jpg, .jpeg, in any case. */
+/* Whether a name ends like that of an image: .png, .jpg, .jpeg, .webp, in any case. */
 bool rg_image_is_name(const char *name);
 
 /* Reads the header of an image of `file_size` bytes, of which `size` are there. Where they are too

@@ -107,7 +107,7 @@ static void warn(const image_folder *f, const rg_dataset_options *options)
 {
     if (f->skipped > 0)
         rg_dataset_say(options,
-                       "%s: %lld files are skipped, because they are not PNG or JPEG images",
+                       "%s: %lld files are skipped, because they are not PNG, JPEG or WebP images",
                        f->path, (long long)f->skipped);
     if (f->classes.count == 1)
         rg_dataset_say(options, "%s: there is only one class, %s; a network learns nothing from it",
@@ -132,7 +132,8 @@ static rg_status list_files(image_folder *f, const rg_dataset_options *options)
     }
     if (f->items->count == 0)
         return rg_path_blame(
-            f->path, rg_fail(RG_MALFORMED, "the class folders contain no PNG or JPEG images"));
+            f->path,
+            rg_fail(RG_MALFORMED, "the class folders contain no PNG, JPEG or WebP images"));
     warn(f, options);
     return RG_OK;
 }

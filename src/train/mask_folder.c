@@ -134,8 +134,8 @@ static void warn(const char *path, const mask_folder *f, const rg_dataset_option
 {
     if (f->skipped > 0)
         rg_dataset_say(options,
-                       "%s: %lld files are skipped, because they are not PNG or JPEG images", path,
-                       (long long)f->skipped);
+                       "%s: %lld files are skipped, because they are not PNG, JPEG or WebP images",
+                       path, (long long)f->skipped);
     if (f->alone > 0)
         rg_dataset_say(options,
                        "%s: %lld images are skipped, because masks/ has no PNG image of the same "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Prediction of the image in a file, PNG, JPEG or NPY. */
+/* Prediction of the image in a file, PNG, JPEG, WebP or NPY. */
 #include "train/image_file.h"
 #include "train/trainer.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Data sets in tar archives, called shards, in the layout of WebDataset: members of one name, up to
- * its first dot, make a sample: an image, name.jpg or name.png, and its class, a number in
- * name.cls. An index of all members is read when a set is opened; images are read when they are
- * needed. */
+ * its first dot, make a sample: an image, name.jpg, name.png or name.webp, and its class, a
+ * number in name.cls. An index of all members is read when a set is opened; images are read when
+ * they are needed. */
 #include "train/image_items.h"
 #include "train/tar_members.h"
 #include "train/data_source.h"
@@ -59,7 +59,7 @@ static rg_status read_label(const rg_tar *tar, const rg_tar_member *m, int64_t *
 static bool is_image_kind(const char *kind)
 {
     return strcasecmp(kind, "jpg") == 0 || strcasecmp(kind, "jpeg") == 0 ||
-           strcasecmp(kind, "png") == 0;
+           strcasecmp(kind, "png") == 0 || strcasecmp(kind, "webp") == 0;
 }
 
 /* Members that belong to no sample, such as those without a dot, are ignored. */

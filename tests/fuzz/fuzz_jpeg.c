@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* JPEG: a byte of choices, then one image in memory, decoded as it is or resized; or a data set of
- * two classes with two images each, behind their lengths. */
+/* JPEG and WebP: a byte of choices, then one image in memory, decoded as it is or resized; or a
+ * data set of two classes with two images each, behind their lengths. */
 #include "fuzz_data.h"
 
 #include "train/image_file.h"
@@ -41,7 +41,7 @@ static void read_one(const uint8_t *data, size_t size, bool resize)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const names[] = { "a/0.jpg", "a/1.JPEG", "b/2.jpeg", "b/3.png" };
+    static const char *const names[] = { "a/0.jpg", "a/1.JPEG", "b/2.webp", "b/3.png" };
     fuzz_input input = { data, size };
     const uint8_t choice = fuzz_byte(&input);
     size_t taken;

@@ -266,13 +266,23 @@ JPEGS = {
 }
 
 
+WEBPS = { # lossy, lossless, with opacity
+    "webp_lossy": base64.b64decode(
+        "UklGRkYAAABXRUJQVlA4IDoAAAAwAwCdASoUAAwAPm0skkWkIqGYBABABsSgC7LoB+AACEUAAP7sJl/+LORiOzzf/q0PlofLQ/bvKAAA"
+    ),
+    "webp_lossless": base64.b64decode("UklGRiwAAABXRUJQVlA4TB8AAAAvE8ACALmM6H/sohTR/4CQgDDC/72aOgzDGBMAVOoaAA=="),
+    "webp_half": base64.b64decode("UklGRh4AAABXRUJQVlA4TBEAAAAvE8ACEAdQniLXo4CBiOh/AAA="),
+}
+
+
 def jpeg_seeds():
-    for name, data in JPEGS.items():
+    for name, data in (JPEGS | WEBPS).items():
         put("jpeg", name, b"\0" + data)
         put("jpeg", name + "_resized", b"\1" + data)
-    members = [JPEGS["grey"], JPEGS["rgb"], JPEGS["rgb"], png(20, 12, 8, 0, bytes(21 * 12))]
+    members = [JPEGS["grey"], JPEGS["rgb"], WEBPS["webp_lossy"], png(20, 12, 8, 0, bytes(21 * 12))]
     put("jpeg", "folder", b"\2" + b"".join(struct.pack("<H", len(data)) + data for data in members))
-    dictionary("jpeg", [b"\xff\xd8", b"\xff\xc0", b"\xff\xc2", b"\xff\xc4", b"\xff\xda", b"\xff\xdd", b"\xff\xee", "Adobe"])
+    dictionary("jpeg", [b"\xff\xd8", b"\xff\xc0", b"\xff\xc2", b"\xff\xc4", b"\xff\xda", b"\xff\xdd", b"\xff\xee", "Adobe", "RIFF", "WEBP", "VP8 ",
+                        "VP8L", "VP8X", "ALPH"])
 
 
 def tar_seeds():

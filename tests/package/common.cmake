@@ -62,7 +62,7 @@ int main(void)
 endfunction()
 
 # Libraries that libretrograde_train is linked with, as READELF names them.
-set(TRAIN_NEEDS libz.so.1 libpng16.so.16 libjpeg.so.62)
+set(TRAIN_NEEDS libz.so.1 libpng16.so.16 libjpeg.so.62 libwebp.so.7)
 
 # A program or library needs the C library alone when it runs; further names are allowed, too.
 function(check_needed path)

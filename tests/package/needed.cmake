@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
 # libretrograde needs nothing but the C library: not CUDA, whose runtime is linked into it, and not the C++
-# library, which its kernels do without. libretrograde_train and the program need zlib, libpng and libjpeg beside it.
+# library, which its kernels do without. libretrograde_train and the program need zlib, libpng, libjpeg and libwebp beside it.
 include(${CMAKE_CURRENT_LIST_DIR}/common.cmake)
 
 check_needed(${SHARED})
