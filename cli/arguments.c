@@ -91,6 +91,16 @@ static int take_one(const rg_option *options, const char *name, const char *valu
     return -1;
 }
 
+const char *rg_did_you_mean(const char *wanted, const char *(*name)(int32_t index),
+                            char text[RG_DID_YOU_MEAN])
+{
+    rg_similar similar = rg_similar_begin(wanted);
+    for (int32_t i = 0; name(i) != NULL; i++)
+        rg_similar_try(&similar, name(i));
+    _Static_assert((int)RG_DID_YOU_MEAN >= (int)RG_SIMILAR_TEXT, "texts must fit");
+    return rg_similar_text(&similar, text);
+}
+
 void (*rg_options_show)(const rg_option *options);
 
 int rg_options_take(const rg_option *options, int argc, char **argv,

@@ -34,6 +34,11 @@ int rg_options_take(const rg_option *options, int argc, char **argv,
  * options of other commands in this way. */
 extern void (*rg_options_show)(const rg_option *options);
 
+/* "; did you mean 'resnet'?", or "" where none of the names, which end with NULL, is similar. */
+enum { RG_DID_YOU_MEAN = 128 };
+const char *rg_did_you_mean(const char *wanted, const char *(*name)(int32_t index),
+                            char text[RG_DID_YOU_MEAN]);
+
 /* Prints the table. */
 void rg_options_help(const rg_option *options);
 

@@ -3,6 +3,7 @@
 /* `retrograde graph`: draws a network, forward and backward. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
+#include "cli/train_options.h"
 
 #include <retrograde/checkpoint.h>
 
@@ -29,7 +30,7 @@ static rg_status open_model(const char *path, request *q, rg_model **model)
     rg_checkpoint *checkpoint;
     rg_checkpoint_info info;
     if (!ends_with(path, ".safetensors"))
-        return rg_model_open(path, model);
+        return rg_open_model(path, model);
     RG_PASS(rg_checkpoint_open(path, &checkpoint));
     rg_status status = rg_checkpoint_get_info(checkpoint, &info);
     if (status == RG_OK) {

@@ -13,7 +13,9 @@ int rg_op_run_begin(rg_op_run *run, const char *called)
     *run = (rg_op_run){ .called = called };
     if (rg_op_find(called, &run->op, &run->name) != RG_OK) {
         rg_operator_unknown(called);
-        return rg_wrong("%s; see retrograde op --list", rg_error_text());
+        const char *text = rg_error_text();
+        const bool asks = text[0] != 0 && text[strlen(text) - 1] == '?';
+        return rg_wrong("%s%s", text, asks ? "" : "; see retrograde op --list");
     }
     memcpy(run->desc, run->op->desc.defaults, run->op->desc.size);
     if (run->name == NULL)

@@ -42,6 +42,15 @@ rg_train_request rg_train_defaults(void)
                                .drop_every = 2 };
 }
 
+rg_status rg_open_model(const char *name, rg_model **model)
+{
+    char text[RG_DID_YOU_MEAN];
+    const rg_status status = rg_model_open(name, model);
+    return status == RG_IO ? rg_fails(status, "%s%s", rg_error_text(),
+                                      rg_did_you_mean(name, rg_model_builtin, text))
+                           : status;
+}
+
 void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
 {
     const rg_option options[] = {

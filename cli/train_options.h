@@ -29,6 +29,9 @@ rg_train_request rg_train_defaults(void);
 /* The data set where none is asked for: it may be missing. */
 extern const char rg_train_default_data[];
 
+/* rg_model_open(); a file that cannot be opened may be a built-in model that is misspelt. */
+rg_status rg_open_model(const char *name, rg_model **model);
+
 /* The table of all options, whose values go into `request`. */
 void rg_train_options(rg_train_request *request, rg_option table[RG_TRAIN_OPTIONS]);
 

@@ -145,7 +145,7 @@ static rg_status open_folder(rg_train_run *run)
 /* A model of a fixed size of images has them resized to it. */
 static rg_status open_model(rg_train_run *run)
 {
-    RG_PASS(rg_model_open(run->request->model, &run->model));
+    RG_PASS(rg_open_model(run->request->model, &run->model));
     return rg_train_take_size(run->model, run->request, run->size);
 }
 

@@ -98,8 +98,14 @@ class Mixed(Case):
 
     def test_sizes_differ(self):
         _, errors = run("train", "--data", self.data, "--out", self.path("no"), status=1)
-        self.assertIn("images cannot be used", errors.strip().split("\n")[-1])
+        self.assertIn("images cannot be used", errors)
+        self.assertEqual(errors.count("\n"), 1)  # not one for each of them
         self.assertIn("--size", errors)
+        write(os.path.join(self.data, "car", "05.png"), b"hello")
+        lines = run("train", "--data", self.data, "--out", self.path("no"), status=1)[1].strip().split("\n")
+        self.assertEqual(len(lines), 3)
+        self.assertIn("car/05.png", lines[0])
+        self.assertIn("images have another size than the first one", lines[1])
         for wrong in ("0", "x", "4x", "3x-1", "99999"):
             self.refuses(*self.train("--size", wrong), says="--size must be", status=2)
 

@@ -65,6 +65,8 @@ class Words(Case):
         self.refuses("trian", says="did you mean 'train'?", status=2)
         self.refuses("train", "--epoch", "3", says="did you mean 'epochs'?", status=2)
         self.refuses("help", "evl", says="did you mean 'eval'?", status=2)
+        self.refuses("op", "sofmax", says="there is no op or operator 'sofmax'; did you mean 'softmax'?\n", status=2)
+        self.refuses("train", "--data", "glyphs", "--model", "resnt", "--out", self.path("no"), says="did you mean 'resnet'?")
 
     def test_drawing_on_standard_output(self):
         self.assertIn("<svg", run("graph", "lenet", "--out", "-")[0])

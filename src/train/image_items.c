@@ -168,24 +168,37 @@ typedef struct pass {
     pthread_mutex_t lock; /* of what follows */
     bad_image *bad;       /* (KEPT), by index */
     size_t kept, found;   /* of bad images: those in the list, all of them */
+    size_t resizable;     /* of these: those that only have another size; the first one is: */
+    bad_image other_size;
     rg_mask_classes present;
 } pass;
 
-/* Keeps those that come first, in their order, whichever thread finds them. */
-static void keep_bad(pass *p, size_t index, rg_status status)
+static void set_bad(bad_image *bad, size_t index, rg_status status)
+{
+    *bad = (bad_image){ .index = index, .status = status };
+    snprintf(bad->text, SENTENCE, "%s", rg_error_text());
+}
+
+/* Keeps those that come first, in their order, whichever thread finds them. Of those that only have
+ * another size, of which there may be very many, one is enough. */
+static void keep_bad(pass *p, size_t index, rg_status status, bool is_resizable)
 {
     pthread_mutex_lock(&p->lock);
     p->found++;
     size_t at = p->kept;
-    if (at < KEPT)
+    if (is_resizable) {
+        if (p->resizable++ == 0 || index < p->other_size.index)
+            set_bad(&p->other_size, index, status);
+        at = KEPT;
+    } else if (at < KEPT) {
         p->kept++;
-    else if (index < p->bad[KEPT - 1].index)
+    } else if (index < p->bad[KEPT - 1].index) {
         at = KEPT - 1;
+    }
     if (at < KEPT) {
         for (; at > 0 && p->bad[at - 1].index > index; at--)
             p->bad[at] = p->bad[at - 1];
-        p->bad[at] = (bad_image){ .index = index, .status = status };
-        snprintf(p->bad[at].text, SENTENCE, "%s", rg_error_text());
+        set_bad(&p->bad[at], index, status);
     }
     pthread_mutex_unlock(&p->lock);
 }
@@ -193,9 +206,7 @@ static void keep_bad(pass *p, size_t index, rg_status status)
 /* Decodes or checks one image and its mask. */
 static rg_status pass_item(pass *p, size_t i, rg_decoder *decoder, rg_mask_classes *present)
 {
-    if (p->is_mask_check)
-        decoder->was = (rg_extent){ 0, 0 };
-    else
+    if (!p->is_mask_check)
         RG_TRY(p->pixels != NULL
                    ? rg_items_decode(p->items, i, decoder, p->pixels + i * p->image_bytes)
                    : check_item(p->items, i, decoder));
@@ -205,15 +216,23 @@ static rg_status pass_item(pass *p, size_t i, rg_decoder *decoder, rg_mask_class
                                p->classes != NULL ? p->classes + (int64_t)i * p->targets : NULL);
 }
 
+static bool is_other_size(const pass *p, rg_extent size)
+{
+    const rg_image_form *form = &p->items->form;
+    return !p->is_mask_check && !form->resize && size.height > 0 &&
+           (size.height != form->size.height || size.width != form->size.width);
+}
+
 static void *pass_main(void *context)
 {
     pass *p = context;
     rg_decoder decoder = { 0 };
     rg_mask_classes present = { .largest = -1 };
     for (size_t i; (i = atomic_fetch_add(&p->next, 1)) < p->items->count;) {
+        decoder.was = (rg_extent){ 0, 0 };
         const rg_status status = pass_item(p, i, &decoder, &present);
         if (status != RG_OK)
-            keep_bad(p, i, status);
+            keep_bad(p, i, status, is_other_size(p, decoder.was));
     }
     pthread_mutex_lock(&p->lock);
     rg_mask_classes_join(&p->present, &present);
@@ -235,16 +254,21 @@ int32_t rg_decoder_threads(int32_t asked)
 /* Names the bad images, and fails with one sentence. */
 static rg_status tell_bad(const pass *p, const rg_dataset_options *options)
 {
+    const size_t others = p->found - p->resizable;
     if (p->found == 0)
         return RG_OK;
+    const bool is_size = others == 0 || (p->resizable > 0 && p->other_size.index < p->bad[0].index);
+    const bad_image *first = is_size ? &p->other_size : &p->bad[0];
     if (p->found == 1)
-        return rg_fail(p->bad[0].status, "%s", p->bad[0].text);
+        return rg_fail(first->status, "%s", first->text);
     for (size_t i = 0; i < p->kept; i++)
         rg_dataset_say(options, "%s", p->bad[i].text);
-    if (p->found > p->kept)
-        rg_dataset_say(options, "… and %zu more", p->found - p->kept);
-    return rg_fail(p->bad[0].status, "%zu of %zu images cannot be used; the first is %s", p->found,
-                   p->items->count, p->bad[0].text);
+    if (others > p->kept)
+        rg_dataset_say(options, "… and %zu more", others - p->kept);
+    if (others > 0 && p->resizable > 0)
+        rg_dataset_say(options, "%zu images have another size than the first one", p->resizable);
+    return rg_fail(first->status, "%zu of %zu images cannot be used; the first is %s", p->found,
+                   p->items->count, first->text);
 }
 
 static rg_status pass_over(pass *p, const rg_dataset_options *options)
