@@ -54,6 +54,30 @@ static void print_answer(const rg_trainer *network, const char *path, answer ans
     puts(q->use.json ? "]}" : "");
 }
 
+/* Labels that are more probable than not, the most probable first; or the classes that pixels of a
+ * mask have, with their share. `answers` has one element for each class. */
+static void print_classes(const rg_trainer *network, const char *path, const float numbers[],
+                          const rg_network_desc *desc, answer answers[])
+{
+    const bool masks = desc->target == RG_TARGET_MASK;
+    const int64_t count = rg_trainer_answers(network);
+    int32_t named = 0;
+    for (int32_t i = 0; i < desc->classes; i++)
+        answers[i] = (answer){ masks ? 0 : numbers[i], i };
+    for (int64_t i = 0; masks && i < count; i++)
+        answers[(int32_t)numbers[i]].probability += 1;
+    qsort(answers, (size_t)desc->classes, sizeof *answers, by_probability);
+    printf("%s:", path);
+    for (; named < desc->classes; named++) {
+        const double share = (double)answers[named].probability / (masks ? (double)count : 1);
+        if (!(share > (masks ? 0 : 0.5)))
+            break;
+        printf("%s %s %.2f %%", named > 0 ? "," : "",
+               rg_trainer_class_name(network, answers[named].number), 100 * share);
+    }
+    puts(named > 0 ? "" : " none");
+}
+
 /* Values, the probabilities of labels, or the classes of pixels: all numbers in a row. */
 static void print_numbers(const char *path, const float numbers[], int64_t count, bool json)
 {
@@ -74,6 +98,11 @@ static rg_status predict_one(rg_trainer *network, const char *path, const reques
 {
     const int32_t classes = desc->classes;
     RG_PASS(rg_trainer_predict_file(network, path, probabilities));
+    const bool classes_named = desc->target == RG_TARGET_LABELS || desc->target == RG_TARGET_MASK;
+    if (classes_named && !q->use.json) {
+        print_classes(network, path, probabilities, desc, answers);
+        return RG_OK;
+    }
     if (desc->target != RG_TARGET_CLASS) {
         print_numbers(path, probabilities, rg_trainer_answers(network), q->use.json);
         return RG_OK;
@@ -117,9 +146,10 @@ int rg_cmd_predict(int argc, char **argv)
     const int left = rg_use_options(
         &top, &q.use,
         "usage: retrograde predict CHECKPOINT|RUN|MODEL.onnx IMAGE... [options]\n\n"
-        "Classifies PNG, JPEG, WebP or NPY images and prints the probabilities of the classes. An ONNX\n"
-        "model that was not trained here gets pixels of 0 to 1, or as --normalize says, and its classes\n"
-        "have numbers.\n",
+        "Classifies PNG, JPEG, WebP or NPY images and prints the probabilities of the classes. Of\n"
+        "networks for masks it prints the share of each class, and with --json the class of each\n"
+        "pixel. An ONNX model that was not trained here gets pixels of 0 to 1, or as --normalize says,\n"
+        "and its classes have numbers.\n",
         argc, argv, &result);
     if (left < 0)
         return result;

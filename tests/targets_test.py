@@ -83,7 +83,11 @@ class Targets(Case):
         self.arrays((400, 12, 2), series, "|u1", (3,), sum(labels, []))
         lines, told = self.train("--model", "mlp", "--epochs", "4")
         self.assertGreater(told["accuracy"], 0.95)
-        self.assertEqual([value > 0.5 for value in self.predict()], [label == 1 for label in labels[0]])
+        values = self.predict()
+        self.assertEqual([value > 0.5 for value in values], [label == 1 for label in labels[0]])
+        names = [str(i) for i in sorted(range(3), key=lambda i: -values[i]) if values[i] > 0.5]
+        words = run("predict", self.path("out"), self.path("one.npy"))[0].strip().split(":")[1].split(",")
+        self.assertEqual([word.split()[0] for word in words], names or ["none"])
         page = read(self.path("out", "report.html")).decode()
         self.assertIn("Label accuracy", page)
         self.assertIn("<caption>Labels</caption>", page)
@@ -151,6 +155,8 @@ class Targets(Case):
         values = json.loads(run("predict", self.path("out"), image, "--json")[0])["values"]
         self.assertEqual(len(values), 64)
         self.assertTrue(set(values) <= {0, 1, 2})
+        shares = run("predict", self.path("out"), image)[0].split(": ")[1]
+        self.assertIn("road %.2f %%" % (100 * values.count(1) / 64), shares)
         page = read(self.path("out", "report.html")).decode()
         self.assertIn("</i>road</td>", page)
         self.assertIn("Intersection over union", page)
