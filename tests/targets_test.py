@@ -165,6 +165,9 @@ class Targets(Case):
             file.truncate(70)
         self.refuses(*words, "--out", self.path("no"), says="train/masks/003.png: ")
         self.write_mask(self.path("roads", "train", "masks", "003.png"), 8, [1] * 64)
+        os.mkfifo(self.path("roads", "train", "masks", "004.jpg"))
+        self.refuses(*words, "--out", self.path("no"), says="train/masks/004.jpg: this is a pipe, not an image")
+        os.remove(self.path("roads", "train", "masks", "004.jpg"))
         with open(self.path("roads", "val", "masks", "005.png"), "wb") as file:
             file.write(b"no mask")
         self.refuses(*words, "--out", self.path("no"), says="val/masks/005.png: this is not a PNG image, as masks must be")

@@ -105,8 +105,11 @@ rg_status rg_items_settle_classes(rg_items *items, const rg_mask_classes *mine, 
 {
     rg_mask_classes_join(&items->present, mine);
     items->marks_are_ones = are_marks_ones(items);
-    RG_CHECK(items->marks_are_ones || mine->largest >= 0, RG_MALFORMED,
-             "%s: all pixels of the masks are ignored", items->root);
+    if (!items->marks_are_ones && mine->largest < 0) {
+        (void)rg_fail(RG_MALFORMED, "all pixels of the masks are ignored");
+        rg_path_prefix(items->root);
+        return RG_MALFORMED;
+    }
     for (int64_t i = 0; i < count && to != NULL && items->marks_are_ones; i++)
         to[i] = to[i] == RG_DATASET_IGNORED ? 1 : to[i];
     if (items->classes == 0)

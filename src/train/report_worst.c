@@ -4,6 +4,8 @@
 #include "train/png_uri.h"
 #include "train/report_parts.h"
 
+#include <string.h>
+
 /* Images, and pixels of a side, at most: 24 in colour are 300 KB of text. */
 enum { MOST_IMAGES = 24, MOST_PIXELS = 56 };
 
@@ -80,10 +82,10 @@ static bool can_show(const rg_report_image *image)
 rg_status rg_report_worst(rg_page *page, const rg_report *r)
 {
     static const char *const notes[] = {
-        "Test images with the highest loss: predicted class, its probability, true class.",
-        "Test images with the lowest probability of the right labels: predicted labels, true ones.",
-        "Test images with the largest mean absolute error: predicted values, true values.",
-        "Test images with the most wrong pixels: image, predicted mask, true mask."
+        "the highest loss: predicted class, its probability, true class.",
+        "the lowest probability of the right labels: predicted labels, true ones.",
+        "the largest mean absolute error: predicted values, true values.",
+        "the most wrong pixels: image, predicted mask, true mask."
     };
     int shown = 0;
     if ((unsigned)r->target > RG_TARGET_MASK)
@@ -93,8 +95,10 @@ rg_status rg_report_worst(rg_page *page, const rg_report *r)
             continue;
         if (shown++ == 0) {
             rg_section_begin(page, "worst", "Worst predictions");
-            rg_page_put(page, "<p class=\"note\">%s</p>\n<ul class=\"worst%s\">\n",
-                        notes[r->target], r->target == RG_TARGET_MASK ? " masks" : "");
+            const bool validated = r->test_part != NULL && strcmp(r->test_part, "validation") == 0;
+            rg_page_put(page, "<p class=\"note\">%s images with %s</p>\n<ul class=\"worst%s\">\n",
+                        validated ? "Validation" : "Test", notes[r->target],
+                        r->target == RG_TARGET_MASK ? " masks" : "");
         }
         add_image(page, r, &r->worst[i]);
     }
