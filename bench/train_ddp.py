@@ -50,7 +50,7 @@ def train(rank, name, batch, ranks, threads, seconds):
             nn.functional.cross_entropy(model(images), labels).backward()
             optimizer.step()
         best = min(best, (time.perf_counter() - began) / count)
-        over = torch.tensor([time.time() > end])  # ranks end together
+        over = torch.tensor([int(time.time() > end)])  # ranks end together
         distributed.broadcast(over, 0)
         if over:
             break
