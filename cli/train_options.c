@@ -87,6 +87,8 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
         { "fast", RG_OPTION_FLAG, &q->fast, NULL,
           "with mpirun or srun: sum over ranks in the order that MPI or NCCL chooses; the bits then "
           "depend on the number of ranks" },
+        { "sync-batch-norm", RG_OPTION_FLAG, &q->sync_batch_norm, NULL,
+          "with micro-batches: batch norm by the statistics of the whole batch" },
         { "optimizer", RG_OPTION_TEXT, &q->optimizer, "NAME",
           "adam, sgd or rmsprop (default adam)" },
         { "rate", RG_OPTION_REAL, &q->rate, "X", "learning rate (default 0.001; for sgd 0.05)" },
@@ -207,6 +209,7 @@ rg_status rg_train_desc(const rg_train_request *q, rg_trainer_desc *desc)
     desc->crop = q->crop;
     desc->mirror = q->mirror;
     desc->fast = q->fast;
+    desc->sync_batch_norm = q->sync_batch_norm;
     desc->seed = q->seed;
     desc->workers = q->workers;
     return RG_OK;

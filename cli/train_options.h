@@ -20,7 +20,7 @@ typedef struct rg_train_request {
     int64_t epochs, batch, accumulate, micro_batches, seed, shift, crop, patience, warmup,
         drop_every;
     double rate, momentum, decay, validation, drop;
-    bool mirror, fast;
+    bool mirror, fast, sync_batch_norm;
 } rg_train_request;
 
 enum { RG_TRAIN_OPTIONS = 48, RG_TRAIN_NOT_GIVEN = -1 /* of rate, stop and micro_batches */ };

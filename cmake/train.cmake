@@ -36,7 +36,7 @@ add_library(rg_train_objects OBJECT
     src/train/image_items.c src/train/image_folder.c src/train/folder_names.c src/train/mask_folder.c src/train/mask_image.c src/train/mask_items.c src/train/tar_members.c src/train/tar_set.c src/train/glyphs.c src/train/loader.c src/train/loader_image.c
     src/train/model.c src/train/layer_rules.c src/train/network.c src/train/scores.c src/train/stepper.c
     src/train/stepper_graph.c src/train/stepper_slot.c src/train/stepper_micro.c
-    src/train/stepper_group.c src/train/stepper_time.c
+    src/train/stepper_group.c src/train/stepper_time.c src/train/stepper_sync.c src/train/network_norm.c
     src/train/network_onnx.c src/train/model_onnx.c src/train/base64.c src/train/patterns.c src/train/weights.c src/train/session.c src/train/session_state.c
     src/train/run_state.c src/train/run_tensors.c src/train/trainer_desc.c src/train/trainer.c
     src/train/trainer_set.c src/train/trainer_save.c src/train/trainer_use.c src/train/trainer_history.c src/train/trainer_group.c

@@ -158,6 +158,18 @@ class SameBits(Case):
                 self.assertEqual(read(self.checkpoint("alone")), read(self.checkpoint(out)), out)
                 self.assertEqual(output.count("test accuracy"), 1, output)
 
+    def test_synchronised(self):
+        """Batch norm by the statistics of the whole batch: the same bits on any number of ranks, also of empty parts."""
+        words = ("--sync-batch-norm", "--micro-batches", "16", "--batch", "67")
+        subprocess.run(self.words("alone", *words), check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
+        for launcher in LAUNCHERS:
+            for ranks in (1, 2, 4):
+                out = f"{launcher}{ranks}"
+                self.succeeds(launcher, ranks, *self.words(out, *words))
+                self.assertEqual(read(self.checkpoint("alone")), read(self.checkpoint(out)), out)
+        self.succeeds(launcher, 2, *self.words("other", *words[1:]))
+        self.assertNotEqual(read(self.checkpoint("alone")), read(self.checkpoint("other")))
+
     def test_fast(self):
         """Sums in the order of MPI: no equal bits are promised, and the checkpoint says so, also when it is continued."""
         for launcher in LAUNCHERS:

@@ -94,14 +94,49 @@ static void test_statistics(void)
     EXPECT(fabs(whole[0] - cut[0]) < 1e-12 && whole[0] != 0);
 }
 
+/* With synchronised batch normalization parts, also uneven and empty ones, train as the whole batch
+ * does; parts alone do not. Branches, a fused neuron, a norm behind which nothing is trained. */
+static void test_synchronised(void)
+{
+    static double whole[VALUES], cut[VALUES];
+    static const char layers[] = "first: batch_norm\n"
+                                 "conv 4 window=3 padding.policy=same bias=false\n"
+                                 "one: batch_norm epsilon=1e-5\n"
+                                 "start: neuron\n"
+                                 "conv 4 window=3 padding.policy=same bias=false\n"
+                                 "left: batch_norm momentum=0.7\n"
+                                 "conv 4 window=1 bias=false from start\n"
+                                 "right: batch_norm gamma=false\n"
+                                 "arithmetic from left, right\n"
+                                 "neuron\n"
+                                 "pool\n"
+                                 "out: dense classes\n";
+    static const char *const names[] = { "out.b",         "one.gamma",  "left.mean", "right.beta",
+                                         "left.variance", "first.mean", "conv2.w" };
+    const rg_trainer_desc once = desc_of(50, 1);
+    rg_trainer_desc parts = desc_of(50, 4);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const int64_t count = trained(layers, &once, names[i], whole);
+        for (parts.micro_batches = 2; parts.micro_batches <= 32; parts.micro_batches *= 4) {
+            parts.sync_batch_norm = true;
+            EXPECT(trained(layers, &parts, names[i], cut) == count);
+            EXPECT(farthest(whole, cut, count) < 1e-11);
+            parts.sync_batch_norm = false;
+            EXPECT(trained(layers, &parts, names[i], cut) == count);
+            EXPECT(farthest(whole, cut, count) > 1e-5 || strcmp(names[i], "first.mean") == 0);
+        }
+    }
+}
+
 /* The same bits without a stop and with one within a step, for every dtype. */
-static void check_resume(rg_dtype dtype)
+static void check_resume(rg_dtype dtype, bool sync)
 {
     static const char layers[] = "conv 4 window=3\nbatch_norm\nneuron\npool\ndropout keep=0.7\n"
                                  "dense classes\n";
     rg_trainer_desc desc = desc_of(20, 8);
     desc.optimizer = RG_OPTIMIZER_ADAM;
     desc.dtype = dtype;
+    desc.sync_batch_norm = sync;
     desc.accumulate = 5; /* of 7 batches an epoch */
     desc.shift = 1;
     rg_trainer *straight = trainer_of(layers, &desc), *stopped = trainer_of(layers, &desc);
@@ -111,7 +146,7 @@ static void check_resume(rg_dtype dtype)
     rg_trainer_destroy(stopped);
     EXPECT_OK(rg_trainer_resume(device, scratch("half.safetensors"), set, NULL, &stopped));
     EXPECT_OK(rg_trainer_get_desc(stopped, &desc));
-    EXPECT(desc.micro_batches == 8);
+    EXPECT(desc.micro_batches == 8 && desc.sync_batch_norm == sync);
     EXPECT_OK(rg_trainer_train(stopped, 1, NULL, NULL));
     EXPECT_OK(rg_trainer_save(straight, scratch("a.safetensors")));
     EXPECT_OK(rg_trainer_save(stopped, scratch("b.safetensors")));
@@ -145,8 +180,9 @@ int main(void)
     EXPECT_OK(rg_dataset_glyphs(1, 130, &set));
     test_mean();
     test_statistics();
-    for (int i = 0; i < 4; i++)
-        check_resume(dtypes[i]);
+    test_synchronised();
+    for (int i = 0; i < 8; i++)
+        check_resume(dtypes[i / 2], i % 2 != 0);
     test_refused();
     rg_dataset_destroy(set);
     rg_device_destroy(device);

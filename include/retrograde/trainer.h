@@ -98,7 +98,8 @@ typedef struct rg_trainer_desc {
     /** Parts that a batch is cut into, a power of two, at most `batch`; 1 (default): it is not cut.
      *  Their gradients are summed in a fixed binary tree, so that ranks that share them change no
      *  bits. Each has ceil(batch / micro_batches) images, the last ones perhaps fewer or none.
-     *  Batch norm uses the statistics of a part; running statistics take the mean of all parts. */
+     *  Batch norm uses the statistics of a part, and running statistics take the mean of all parts,
+     *  unless `sync_batch_norm` is set. */
     int64_t micro_batches;
     /** The ranks that train together, each with its share of the micro-batches; their number is at
      *  most micro_batches. It must outlive the trainer. NULL (default): this process alone. All
@@ -111,6 +112,9 @@ typedef struct rg_trainer_desc {
      * of NCCL, which then needs a GPU for each rank. The bits depend on both and on the number of
      *  ranks; checkpoints keep the field, to say so. False by default. */
     bool fast;
+    /** Batch norm uses the statistics of the whole batch, not those of a part; slower. Not for ONNX
+     *  models. False by default. */
+    bool sync_batch_norm;
 } rg_trainer_desc;
 RG_API rg_trainer_desc rg_trainer_desc_default(void);
 

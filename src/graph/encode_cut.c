@@ -35,6 +35,27 @@ RG_PRIVATE_API rg_status rg_plan_encode_cut(rg_plan *plan, rg_commands *commands
     return status;
 }
 
+rg_status rg_layout_encode_piece(const rg_plan *plan, const rg_layout_plan *layout,
+                                 rg_commands *commands, const rg_stand_ins *stand_ins)
+{
+    const rg_plan_piece *p = plan->piece;
+    const int32_t last = p->last >= 0 ? p->last : layout->sequence.steps_count - 1;
+    rg_stand_ins range = *stand_ins;
+    range.begin = p->after >= 0 ? layout->ends[p->after] : 0;
+    range.end = layout->ends[last];
+    return range.end > range.begin ? rg_commands_repeat(commands, layout->recorded, &range) : RG_OK;
+}
+
+RG_PRIVATE_API rg_status rg_plan_encode_piece(rg_plan *plan, rg_commands *commands,
+                                              rg_tensor *const sources[],
+                                              const rg_plan_piece *piece)
+{
+    plan->piece = piece;
+    const rg_status status = rg_plan_encode(plan, commands, sources);
+    plan->piece = NULL;
+    return status;
+}
+
 RG_PRIVATE_API rg_status rg_plan_result_step(const rg_plan *plan, const char *name, int32_t *step)
 {
     const rg_value *value = rg_names_find(&plan->graph->results_by_name, name);

@@ -352,8 +352,8 @@ static rg_status make_replay(const rg_plan *plan, rg_layout_plan *layout)
 static void try_replay(const rg_plan *plan, rg_layout_plan *layout)
 {
     enum { MOST_FAILURES = 3 };
-    if (!rg_plan_may_replay(plan) || layout->replay != NULL || layout->failures >= MOST_FAILURES ||
-        layout->runs++ == 0)
+    if (plan->piece != NULL || !rg_plan_may_replay(plan) || layout->replay != NULL ||
+        layout->failures >= MOST_FAILURES || layout->runs++ == 0)
         return;
     layout->failures += make_replay(plan, layout) != RG_OK;
 }
@@ -381,6 +381,8 @@ rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_comma
     if (layout->replay != NULL)
         return rg_commands_launch(commands, layout->replay);
     const rg_stand_ins s = { layout->stand_ins, read, layout->inputs_count };
+    if (plan->piece != NULL)
+        return rg_layout_encode_piece(plan, layout, commands, &s);
     if (plan->cuts != NULL)
         return rg_layout_encode_cut(plan, layout, commands, &s);
     return rg_commands_repeat(commands, layout->recorded, &s);

@@ -117,6 +117,12 @@ typedef struct rg_plan_cuts {
     void *context;
 } rg_plan_cuts;
 
+/* A piece of a run: the steps behind `after`, -1 for the beginning, up to `last`, -1 for the end.
+ */
+typedef struct rg_plan_piece {
+    int32_t after, last;
+} rg_plan_piece;
+
 /* A parameter that its data source changes after each run. */
 typedef struct rg_plan_update {
     int32_t parameter, gradient; /* values */
@@ -176,6 +182,7 @@ struct rg_plan {
     struct rg_host_run *host_run; /* the last run with updates on the host, or NULL */
     rg_queue *own_queue;          /* of rg_plan_run_async(), or NULL */
     const rg_plan_cuts *cuts;     /* of the run that is being encoded; NULL: none */
+    const rg_plan_piece *piece;   /* to which it is limited; NULL: all of it */
 };
 
 /* ---- plan.c ---- */
@@ -388,6 +395,12 @@ void rg_plan_forget_updates(rg_plan *plan);
 /* As rg_plan_encode(), with cuts. */
 rg_status rg_plan_encode_cut(rg_plan *plan, rg_commands *commands, rg_tensor *const sources[],
                              const rg_plan_cuts *cuts);
+/* As rg_plan_encode(), a piece of a run. All pieces are encoded in their order, with the same
+ * sources, before the plan is used for anything else. */
+rg_status rg_plan_encode_piece(rg_plan *plan, rg_commands *commands, rg_tensor *const sources[],
+                               const rg_plan_piece *piece);
+rg_status rg_layout_encode_piece(const rg_plan *plan, const rg_layout_plan *layout,
+                                 rg_commands *commands, const rg_stand_ins *stand_ins);
 /* The step that makes a result, in the layout prepared or encoded last. */
 rg_status rg_plan_result_step(const rg_plan *plan, const char *name, int32_t *step);
 rg_status rg_layout_encode_cut(const rg_plan *plan, const rg_layout_plan *layout,

@@ -62,6 +62,14 @@ typedef struct rg_network_layer {
     int64_t parameters;  /* elements of what it trains */
 } rg_network_layer;
 
+/* A batch normalization whose statistics are those of several plans: see network_norm.h. */
+typedef struct rg_split_norm {
+    const char *label;                    /* of its layer */
+    rg_value *mean, *variance, *unbiased; /* of a part, then of all */
+    int64_t channels, elements;           /* elements: of a channel of one image */
+    bool has_gradient;
+} rg_split_norm;
+
 /* A model as a graph: sources "images" (n, h, w, c) and "labels" (n…), results "logits" and "loss".
  * With dropout while training there is a parameter "dropout_step", i64. */
 typedef struct rg_network {
@@ -74,11 +82,17 @@ typedef struct rg_network {
     size_t parameters_capacity, parameters_count;
     rg_network_layer *layers;
     size_t layers_count;
+    rg_split_norm *norms; /* only of rg_network_create_split() */
+    size_t norms_capacity, norms_count;
 } rg_network;
 
 /* Creates the graph and what is known of its layers. `size` of the descriptor is ignored. */
 rg_status rg_network_create(const rg_model *model, const rg_network_desc *options,
                             rg_network *network);
+/* The same with statistics of batch normalization that are written while the graph runs. Not for
+ * ONNX models. */
+rg_status rg_network_create_split(const rg_model *model, const rg_network_desc *options,
+                                  rg_network *network);
 void rg_network_destroy(rg_network *network);
 
 /* Adds the results "logits", with this shape for one image, and "loss" behind the labels. `name` is

@@ -3,6 +3,7 @@
 /* Networks: the graph of a model, with parameter shapes that follow from the images. */
 #include "train/layer_rules.h"
 #include "train/model_onnx.h"
+#include "train/network_norm.h"
 #include "train/patterns.h"
 #include "train/scores.h"
 
@@ -30,6 +31,7 @@ typedef struct builder {
     rg_tensor_desc x[RG_MAX_INPUTS];
     rg_value *in[RG_MAX_INPUTS];
     int64_t trained; /* parameters of the layer */
+    bool is_split;   /* see rg_network_create_split() */
     _Alignas(16) char desc[RG_MAX_DESC];
 } builder;
 
@@ -160,6 +162,27 @@ static rg_status assign_statistics(builder *b, rg_node *node)
     return RG_OK;
 }
 
+/* Whether the layer takes its statistics from the batch, and these come from elsewhere. */
+static bool is_split(const builder *b)
+{
+    const rg_batch_norm_desc *d = (const rg_batch_norm_desc *)(const void *)b->desc;
+    return b->is_split && is(b->layer->op->name, "batch_norm") &&
+           d->statistics == RG_BATCH_NORM_RUNNING;
+}
+
+static rg_status apply_layer(builder *b, rg_network_layer *made)
+{
+    const rg_batch_norm_desc *d = (const rg_batch_norm_desc *)(const void *)b->desc;
+    const rg_tensor_desc *x = &b->x[0];
+    if (is_split(b))
+        return rg_network_split_norm(b->network, d, b->in, rg_shape_count(x) / x->dims[x->rank - 1],
+                                     b->layer->label, &made->node);
+    made->node =
+        rg_graph_apply(b->network->graph, b->layer->op->name, b->desc, b->in, RG_MAX_INPUTS);
+    RG_TRY(rg_graph_status(b->network->graph));
+    return assign_statistics(b, made->node);
+}
+
 static rg_status build_layer(builder *b, size_t index)
 {
     rg_network_layer *made = &b->network->layers[index];
@@ -178,14 +201,12 @@ static rg_status build_layer(builder *b, size_t index)
     }
     RG_TRY(gather_inputs(b, index));
     RG_TRY(b->layer->op->shapes(b->desc, b->x, y));
-    made->node =
-        rg_graph_apply(b->network->graph, b->layer->op->name, b->desc, b->in, RG_MAX_INPUTS);
-    RG_TRY(rg_graph_status(b->network->graph));
+    RG_TRY(apply_layer(b, made));
     RG_TRY(rg_node_set_label(made->node, b->layer->label));
     made->value = rg_node_output(made->node, 0);
     made->desc = y[0];
     made->parameters = b->trained;
-    return assign_statistics(b, made->node);
+    return RG_OK;
 }
 
 /* ---- the end ---- */
@@ -287,11 +308,11 @@ static rg_status build(builder *b)
     return rg_network_add_results(network, o, b->model->name, last->value, &last->desc);
 }
 
-rg_status rg_network_create(const rg_model *model, const rg_network_desc *options,
-                            rg_network *network)
+static rg_status create(const rg_model *model, const rg_network_desc *options, bool is_split,
+                        rg_network *network)
 {
     *network = (rg_network){ .layers_count = 0 };
-    builder b = { .model = model, .options = options, .network = network };
+    builder b = { .model = model, .options = options, .network = network, .is_split = is_split };
     const rg_status status =
         model->onnx != NULL ? rg_network_build_onnx(model, options, network) : build(&b);
     if (status != RG_OK)
@@ -299,8 +320,24 @@ rg_status rg_network_create(const rg_model *model, const rg_network_desc *option
     return status;
 }
 
+rg_status rg_network_create(const rg_model *model, const rg_network_desc *options,
+                            rg_network *network)
+{
+    return create(model, options, false, network);
+}
+
+rg_status rg_network_create_split(const rg_model *model, const rg_network_desc *options,
+                                  rg_network *network)
+{
+    *network = (rg_network){ .layers_count = 0 };
+    RG_CHECK(model->onnx == NULL, RG_UNSUPPORTED,
+             "%s: batch normalization cannot be synchronised in ONNX models", model->name);
+    return create(model, options, true, network);
+}
+
 void rg_network_destroy(rg_network *network)
 {
+    rg_release(allocator, network->norms, network->norms_capacity * sizeof *network->norms);
     rg_graph_destroy(network->graph);
     rg_release(allocator, network->parameters,
                network->parameters_capacity * sizeof *network->parameters);

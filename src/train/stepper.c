@@ -32,15 +32,31 @@ static rg_status record_dropout_step(const rg_stepper *t, const rg_step_slot *s,
     return record_number(s->commands, plan, name, step, sizeof *step);
 }
 
-rg_status rg_stepper_record_part(rg_stepper *t, rg_plan *plan, rg_step_slot *s, int32_t index,
-                                 const rg_plan_cuts *cuts)
+/* The number from which dropout draws its masks. */
+static rg_status record_dropout(rg_stepper *t, rg_plan *plan, rg_step_slot *s, int32_t index)
 {
     rg_step_part *part = &s->parts[index];
     const int64_t parts = t->options.micro_batches;
     part->dropout_step = s->numbers.batch;
     if (t->micro != NULL)
         part->dropout_step = s->numbers.batch * parts + (int64_t)t->rank * s->parts_count + index;
-    RG_TRY(record_dropout_step(t, s, plan, &part->dropout_step));
+    return record_dropout_step(t, s, plan, &part->dropout_step);
+}
+
+rg_status rg_stepper_record_piece(rg_stepper *t, rg_plan *plan, rg_step_slot *s, int32_t index,
+                                  const rg_plan_piece *piece)
+{
+    const rg_step_part *part = &s->parts[index];
+    rg_tensor *const sources[] = { part->images, part->labels };
+    RG_TRY(record_dropout(t, plan, s, index)); /* in a parameter that all parts share */
+    return rg_plan_encode_piece(plan, s->commands, sources, piece);
+}
+
+rg_status rg_stepper_record_part(rg_stepper *t, rg_plan *plan, rg_step_slot *s, int32_t index,
+                                 const rg_plan_cuts *cuts)
+{
+    const rg_step_part *part = &s->parts[index];
+    RG_TRY(record_dropout(t, plan, s, index));
     rg_tensor *const sources[] = { part->images, part->labels };
     RG_TRY(cuts != NULL ? rg_plan_encode_cut(plan, s->commands, sources, cuts)
                         : rg_plan_encode(plan, s->commands, sources));
@@ -77,10 +93,13 @@ static rg_status start(rg_stepper *t, rg_plan *plan, rg_step_slot *s)
     return rg_commands_commit(s->commands);
 }
 
-/* Runs micro-batches and sums their gradients, then the optimizer. */
-static rg_status start_micro(rg_stepper *t, rg_plan *update, rg_step_slot *s)
+/* Records micro-batches, and what sums their gradients over all ranks. */
+static rg_status record_parts(rg_stepper *t, rg_step_slot *s)
 {
-    RG_TRY(rg_commands_create(t->queue, &s->commands));
+    if (t->sync != NULL) {
+        RG_TRY(rg_sync_run(t, s));
+        return rg_stepper_is_joint(t) ? rg_stepper_sum_recorded(t, s) : RG_OK;
+    }
     const int32_t last = s->parts_count - rg_stepper_is_joint(t);
     for (int32_t i = 0; i < last; i++) {
         if (s->parts[i].count > 0)
@@ -90,8 +109,15 @@ static rg_status start_micro(rg_stepper *t, rg_plan *update, rg_step_slot *s)
             RG_TRY(rg_micro_add(t, s->commands, &s->parts[i], i, k));
         rg_micro_end(t, i);
     }
+    return rg_stepper_is_joint(t) ? rg_stepper_run_last(t, s) : RG_OK;
+}
+
+/* Runs micro-batches and sums their gradients, then the optimizer. */
+static rg_status start_micro(rg_stepper *t, rg_plan *update, rg_step_slot *s)
+{
+    RG_TRY(rg_commands_create(t->queue, &s->commands));
+    RG_TRY(record_parts(t, s));
     if (rg_stepper_is_joint(t)) {
-        RG_TRY(rg_stepper_run_last(t, s));
         drop_commands(s);
         RG_TRY(rg_stepper_reduce(t, s));
         RG_TRY(rg_commands_create(t->queue, &s->commands));
@@ -253,6 +279,7 @@ void rg_stepper_destroy(rg_stepper *t)
         rg_plan_destroy(t->plans[i]);
     rg_plan_destroy(t->use);
     rg_nccl_destroy(t->nccl);
+    rg_sync_destroy(t);
     rg_micro_destroy(t->micro);
     rg_network_destroy(&t->network);
     rg_network_destroy(&t->used);

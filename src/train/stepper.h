@@ -21,6 +21,7 @@ typedef struct rg_stepper_options {
     int32_t micro_batches; /* that a batch is cut into, a power of two; 0 or 1: none */
     rg_group *group;       /* of a number of ranks that divides micro_batches; NULL: this one */
     bool fast;             /* the order of sums over ranks is free */
+    bool sync_norms;       /* statistics of batch normalization are those of the whole batch */
     int32_t accumulate;    /* batches that make one step; at least 1 */
     uint64_t seed;         /* of the first parameters */
     bool use_only;         /* no steps: there is the network as it is used, and no optimizer */

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* The graphs and plans of a stepper: the network with its optimizer, and the network as it is
  * used. */
+#include "train/network_norm.h"
 #include "train/stepper_parts.h"
 
 #include "core/memory.h"
@@ -124,9 +125,12 @@ static rg_status make_gradients(const rg_stepper *t, const rg_model *model, rg_n
 {
     rg_network_desc options = t->options.network;
     options.training = true;
-    RG_TRY(rg_network_create(model, &options, network));
+    RG_TRY(t->options.sync_norms && t->options.micro_batches > 1
+               ? rg_network_create_split(model, &options, network)
+               : rg_network_create(model, &options, network));
     RG_TRY(rg_value_stop_gradient(network->images));
-    return rg_graph_gradients(network->graph, &network->loss, NULL, 1, NULL, NULL);
+    RG_TRY(rg_graph_gradients(network->graph, &network->loss, NULL, 1, NULL, NULL));
+    return rg_network_add_norm_gradients(network);
 }
 
 static rg_status make_training(rg_stepper *t, const rg_model *model, rg_step_share which,
@@ -211,6 +215,7 @@ static rg_status make_micro_plans(rg_stepper *t, const rg_model *model)
     RG_TRY(rg_micro_create(t));
     RG_TRY(rg_plan_create(t->device, t->network.graph, &options, &t->micro->gradient));
     RG_TRY(rg_network_start(&t->network, t->micro->gradient, t->options.seed));
+    RG_TRY(rg_sync_create(t));
     for (int which = RG_STEP_SHARE_LAST; which >= RG_STEP_SHARE_FIRST; which--) {
         if (which == RG_STEP_SHARE_LAST || t->options.accumulate > 1)
             RG_TRY(make_update_plan(t, (rg_step_share)which));

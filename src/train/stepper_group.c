@@ -133,6 +133,26 @@ static rg_status sum_staged(rg_stepper *t, size_t bytes)
     return status;
 }
 
+static rg_status sum_on_device(rg_stepper *t, const rg_pieces *pieces)
+{
+    return t->nccl != NULL
+               ? rg_nccl_sum(t->nccl, pieces->args.device, real_of(t), t->micro->elements)
+               : sum_staged(t, pieces->bytes);
+}
+
+rg_status rg_stepper_sum_recorded(rg_stepper *t, rg_step_slot *s)
+{
+    rg_pieces pieces;
+    RG_TRY(rg_pieces_of_tensor(rg_micro_sum(t->micro), true, "gradients", &pieces));
+    RG_TRY(rg_commands_commit(s->commands));
+    RG_TRY(rg_commands_wait(s->commands));
+    if (pieces.direct == NULL)
+        return sum_on_device(t, &pieces);
+    for (size_t k = 0; k < t->micro->bucket_count; k++)
+        RG_TRY(start_bucket(t, pieces.direct, k));
+    return RG_OK;
+}
+
 static rg_status run_last(rg_reduction *r, int32_t cuts[])
 {
     rg_stepper *t = r->stepper;
@@ -148,9 +168,7 @@ static rg_status run_last(rg_reduction *r, int32_t cuts[])
         (void)rg_commands_wait_committed(r->slot->commands);
     status = status == RG_OK ? last : status;
     RG_TRY(status == RG_OK ? r->posted : status);
-    if (t->nccl != NULL)
-        return rg_nccl_sum(t->nccl, pieces.args.device, real_of(t), t->micro->elements);
-    return r->host == NULL ? sum_staged(t, pieces.bytes) : RG_OK;
+    return r->host == NULL ? sum_on_device(t, &pieces) : RG_OK;
 }
 
 rg_status rg_stepper_run_last(rg_stepper *t, rg_step_slot *s)

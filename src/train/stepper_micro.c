@@ -226,7 +226,8 @@ static rg_status record_piece(const rg_micro *m, rg_commands *commands, size_t i
     rg_tensor *const to = m->views[m->depth][index];
     rg_tensor *gradient = NULL, *zero;
     if (!is_empty)
-        RG_TRY(rg_plan_result(m->gradient, m->pieces[index].name, &gradient));
+        RG_TRY(rg_plan_result(m->made != NULL ? m->made : m->gradient, m->pieces[index].name,
+                              &gradient));
     RG_TRY(zero_like(m, &m->pieces[index], &zero));
     const rg_status status =
         is_empty ? rg_kernel_forward(m->add, commands, (rg_tensor *[]){ zero, zero }, &to, NULL)

@@ -74,6 +74,7 @@ enum { RG_MICRO_LEVELS = 21 }; /* of a tree over 2^20 micro-batches */
 /* The gradients of micro-batches, summed in a fixed binary tree. Each buffer holds all pieces. */
 typedef struct rg_micro {
     rg_plan *gradient; /* runs one micro-batch */
+    rg_plan *made;     /* whose gradients are added; NULL: those of `gradient` */
     rg_micro_piece *pieces;
     size_t count, capacity;
     int64_t elements;
@@ -88,6 +89,9 @@ typedef struct rg_micro {
     rg_kernel *scale, *add;
 } rg_micro;
 
+/* Micro-batches in lockstep: see stepper_sync.c. */
+typedef struct rg_sync rg_sync;
+
 struct rg_stepper {
     rg_stepper_options options;
     rg_device *device;
@@ -98,6 +102,7 @@ struct rg_stepper {
     rg_micro *micro; /* NULL: a batch is not cut */
     int32_t rank, ranks;
     rg_nccl *nccl;             /* NULL: sums go through MPI */
+    rg_sync *sync;             /* NULL: each micro-batch has statistics of its own */
     bool is_asked, is_stopped; /* see rg_stepper_ask_stop() */
     rg_network used;           /* as it is used */
     rg_plan *use;
@@ -157,6 +162,20 @@ void rg_stepper_give_up(rg_stepper *stepper);
 /* Records a run of the network for one part (stepper.c), with cuts or without (NULL). */
 rg_status rg_stepper_record_part(rg_stepper *stepper, rg_plan *plan, rg_step_slot *slot,
                                  int32_t index, const rg_plan_cuts *cuts);
+
+/* Sums the gradients of all parts of this rank over all ranks, when all are recorded. */
+rg_status rg_stepper_sum_recorded(rg_stepper *stepper, rg_step_slot *slot);
+
+/* ---- stepper_sync.c ---- */
+
+/* When there are the plan for gradients and its network, which was split. */
+rg_status rg_sync_create(rg_stepper *stepper);
+void rg_sync_destroy(rg_stepper *stepper);
+/* Records all parts of this rank and adds up their gradients; most of it runs before it returns. */
+rg_status rg_sync_run(rg_stepper *stepper, rg_step_slot *slot);
+/* Records a piece of a run for one part (stepper.c). */
+rg_status rg_stepper_record_piece(rg_stepper *stepper, rg_plan *plan, rg_step_slot *slot,
+                                  int32_t index, const rg_plan_piece *piece);
 
 /* ---- stepper_micro.c ---- */
 

@@ -43,6 +43,7 @@ static rg_stepper_options stepper_options(const rg_trainer *t)
                                  .micro_batches = (int32_t)t->desc.micro_batches,
                                  .group = t->desc.group,
                                  .fast = t->desc.fast,
+                                 .sync_norms = t->desc.sync_batch_norm,
                                  .seed = (uint64_t)t->desc.seed };
 }
 

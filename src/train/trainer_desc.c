@@ -92,6 +92,7 @@ static const struct field {
     { "accumulate", COUNT, offsetof(rg_trainer_desc, accumulate), 1, 1 << 20, NULL },
     { "micro-batches", COUNT, offsetof(rg_trainer_desc, micro_batches), 1, 1 << 20, NULL },
     { "fast", FLAG, offsetof(rg_trainer_desc, fast), 0, 1, NULL },
+    { "sync-batch-norm", FLAG, offsetof(rg_trainer_desc, sync_batch_norm), 0, 1, NULL },
     { "optimizer", NAME, offsetof(rg_trainer_desc, optimizer), 0, 0, optimizers },
     { "rate", REAL, offsetof(rg_trainer_desc, rate), 0, INFINITY, NULL },
     { "momentum", REAL, offsetof(rg_trainer_desc, momentum), 0, 1, NULL },
