@@ -8,6 +8,7 @@ usage: onnx_gradient_test.py PROGRAM
 """
 import math
 import pathlib
+import struct
 import tempfile
 
 from onnx_made import INT64, model, node, port, tensor
@@ -186,6 +187,12 @@ def check_meant(folder):
                node("Mul", ["a", "k"], ["y"])], [port("x", ["n", 1])], [port("y", ["n", 1])]))
     succeed(folder / "meant.onnx", f"x={folder}/x.npy", "--dtype", "f64", "-o", f"y={folder}/y.npy")
     assert abs(read_npy(folder / "y.npy")[1][0] + 0.1) < 1e-15
+    scale = struct.unpack("<f", struct.pack("<f", 1.03876))[0]  # of six digits by chance, as a trained number may be
+    (folder / "trained.onnx").write_bytes(
+        model([node("Constant", [], ["k"], value=tensor("k", [1], [scale])), node("Mul", ["x", "k"], ["y"])],
+              [port("x", ["n", 1])], [port("y", ["n", 1])]))
+    succeed(folder / "trained.onnx", f"x={folder}/x.npy", "--dtype", "f64", "-o", f"y={folder}/y.npy")
+    assert read_npy(folder / "y.npy")[1][0] == -3 * scale
 
 
 def check_refused(folder):

@@ -128,6 +128,9 @@ rg_status rg_attribute_float(const rg_proto_node *node, const char *name, double
 /* The number that was rounded to this one: 0.1, 1/6 or 1/sqrt 8 rather than its neighbours in f32.
  * As f32 it has the same bits. */
 double rg_meant_number(float number);
+/* The same for a constant of one element, which may be a trained number: one in thirty of these is
+ * a decimal fraction of six digits by chance, but one in three thousand of four. */
+double rg_meant_constant(float number);
 rg_status rg_attribute_bool(const rg_proto_node *node, const char *name, bool *value);
 rg_status rg_attribute_text(const rg_proto_node *node, const char *name, const char **value);
 /* Up to `most` integers; *count keeps its value where the attribute is not given. */

@@ -91,11 +91,11 @@ rg_status rg_axis(const char *name, int64_t axis, int32_t rank, int32_t *from_0)
 
 /* ---- numbers ---- */
 
-/* A decimal fraction of at most six digits. */
-static bool is_short(float number, double *meant)
+/* A decimal fraction of at most so many digits. */
+static bool is_short(float number, int most, double *meant)
 {
     char text[32];
-    for (int digits = 0; digits < 6; digits++) {
+    for (int digits = 0; digits < most; digits++) {
         snprintf(text, sizeof text, "%.*e", digits, (double)number);
         *meant = strtod(text, NULL);
         if ((float)*meant == number)
@@ -104,12 +104,12 @@ static bool is_short(float number, double *meant)
     return false;
 }
 
-double rg_meant_number(float number)
+static double meant_number(float number, int digits)
 {
     enum { MOST_DIVISOR = 64, MOST_SQUARE = 4096 };
     const double x = fabs((double)number);
     double meant = x;
-    if (!isfinite(number) || number == 0 || is_short(number, &meant))
+    if (!isfinite(number) || number == 0 || is_short(number, digits, &meant))
         return isfinite(number) && number != 0 ? meant : (double)number;
     for (int q = 1; q <= MOST_DIVISOR; q++) {
         meant = round(x * q) / q;
@@ -121,11 +121,21 @@ double rg_meant_number(float number)
         if ((float)meant == (float)x)
             return copysign(meant, (double)number);
     }
-    static const double others[] = { 0.79788456080286535588, /* sqrt(2 / pi) */
+    static const double others[] = { 0.79788456080286535588, 0.044715, /* of Gelu: sqrt(2 / pi) */
                                      1.6732632423543772848, 1.0507009873554804934 }; /* of Selu */
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if ((float)others[i] == number)
             return others[i];
     }
     return (double)number;
+}
+
+double rg_meant_number(float number)
+{
+    return meant_number(number, 6);
+}
+
+double rg_meant_constant(float number)
+{
+    return meant_number(number, 4);
 }

@@ -203,6 +203,6 @@ bool rg_import_scalar(rg_import *m, const rg_proto_node *node, size_t input, dou
     if (rg_array_at(b, 0).f != *number)
         return false;
     if (known->type == RG_ONNX_FLOAT && (double)(float)*number == *number)
-        *number = rg_meant_number((float)*number);
+        *number = rg_meant_constant((float)*number);
     return true;
 }
