@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+import onnx_names_odd
+
 try:
     import numpy as np
     import onnx
@@ -629,15 +631,19 @@ def arg_reduce(d, name):
 
 # ---- running ----
 
-TYPES = {"float32": TensorProto.FLOAT, "int64": TensorProto.INT64, "int32": TensorProto.INT32,
+WINDOWS = ("MaxPool", "AveragePool", "LpPool")
+ODD = {}
+onnx_names_odd.make(Case, ODD)
+
+TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "int64": TensorProto.INT64, "int32": TensorProto.INT32,
          "bool": TensorProto.BOOL}
 # Results that are no f32.
 RESULT_TYPES = {"Indices": TensorProto.INT64, "mask": TensorProto.BOOL}
 
 
 def session_of(case, inputs):
-    all_names = {"Resize": ["X", "roi", "scales", "sizes"], "Dropout": ["data", "ratio"],
-                 "Pad": ["data", "pads", "constant_value"], "Conv": ["X", "W", "B"]}
+    all_names = {"Resize": ["X", "roi", "scales", "sizes"], "Dropout": ["data", "ratio", "training_mode"],
+                 "Pad": ["data", "pads", "constant_value", "axes"], "Slice": ["data", "starts", "ends", "axes", "steps"], "Conv": ["X", "W", "B"]}
     names = [n if n in inputs else "" for n in all_names.get(case.op, inputs)]
     while names and names[-1] == "":
         names.pop()
@@ -646,8 +652,9 @@ def session_of(case, inputs):
     values = [helper.make_tensor_value_info(n, TYPES[str(np.asarray(v).dtype)],
                                             list(np.asarray(v).shape)) for n, v in inputs.items()]
     integer = case.op in ("ArgMin", "ArgMax")
+    kind = TYPES[str(np.asarray(next(iter(inputs.values()))).dtype)]
     results = [helper.make_tensor_value_info(
-        n, TensorProto.INT64 if integer else RESULT_TYPES.get(n, TensorProto.FLOAT),
+        n, TensorProto.INT64 if integer else RESULT_TYPES.get(n, kind),
         case.shapes.get(n)) for n in case.outputs]
     graph = helper.make_graph([node], "g", values, results)
     model = helper.make_model(graph, ir_version=8, opset_imports=[
@@ -686,11 +693,14 @@ def difference(case, want, have):
         a, b = np.asarray(a), np.asarray(b)
         if a.shape != b.shape:
             return f"{name} is {list(b.shape)} instead of {list(a.shape)}"
-        if a.dtype != np.float32:
+        if a.dtype.kind != "f":
             if not np.array_equal(a.astype(np.int64), b.astype(np.int64)):
                 return f"{name} differs"
             continue
-        scale = max(1.0, float(np.nanmax(np.abs(a), initial=0)))
+        if case.op == "MaxPool":  # of a window that has padding alone
+            a = np.where(a <= np.finfo(a.dtype).min, -np.inf, a)
+        finite = np.abs(a[np.isfinite(a)])
+        scale = max(1.0, float(finite.max(initial=0)))
         if not np.allclose(a, b, rtol=case.tolerance, atol=case.tolerance * scale, equal_nan=True):
             return f"{name} differs by {np.nanmax(np.abs(a - b)):.3g}"
     return ""
@@ -714,7 +724,11 @@ def main():
             draw = Draw([options.seed, sum(map(ord, name)), i])
             with tempfile.TemporaryDirectory() as folder:
                 try:
-                    case = make(draw, name)
+                    # 1.19.2 is there for its gradients; some of its other kernels crash at the edges.
+                    makers = [make] + (ODD.get(name, []) if NEW_CEIL or name.endswith("Grad") else [])
+                    case = makers[i % len(makers)](draw, name)
+                    if not NEW_CEIL and any(np.asarray(v).size == 0 for v in case.inputs.values()):
+                        raise ValueError("1.19.2 crashes where its gradients get empty tensors")
                     want = session_of(case, case.inputs).run(None, {
                         k: np.asarray(v) for k, v in case.inputs.items()})
                 except Exception as error:  # no kernel, or attributes that the peer refuses
@@ -723,8 +737,11 @@ def main():
                     if options.v:
                         print(f"{name} {i}: ONNX Runtime refuses: {text}")
                     continue
-                if any(np.asarray(v).size == 0 for v in want):
-                    refused += 1
+                if case.op.endswith("Loss") and np.isnan(want[0]).any():
+                    refused += 1  # a mean of no labels is 0 here
+                    continue
+                if case.op in WINDOWS and any(0 in np.asarray(v).shape[2:] for v in want):
+                    refused += 1  # a window that fits nowhere is refused here
                     continue
                 command, have, sentence = run_program(options.program, case, folder, draw)
                 wrong = sentence or difference(case, want, have)

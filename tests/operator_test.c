@@ -106,6 +106,60 @@ static void test_same(rig *r)
     rg_tensor_destroy(in[1]);
 }
 
+/* One run of an operator with one input and one result. */
+static int64_t run_one(rig *r, const char *name, const rg_attribute attributes[], int32_t count,
+                       rg_tensor *x, float values[], size_t capacity)
+{
+    rg_operator *op;
+    rg_tensor *made[2] = { NULL }; /* MaxPool has two */
+    int64_t elements = 0;
+    EXPECT_OK(rg_operator_create(r->device, name, attributes, count, &op));
+    EXPECT_OK(rg_operator_run(op, r->commands, &x, 1, 1, made));
+    EXPECT_OK(rig_run(r));
+    rg_tensor *y = made[0];
+    if (y != NULL) {
+        elements = count_of(y);
+        EXPECT((size_t)elements <= capacity);
+        EXPECT_OK(rg_tensor_read(y, values, bytes_of(y), RG_LAYOUT_SAME));
+    }
+    rg_tensor_destroy(y);
+    rg_operator_destroy(op);
+    return elements;
+}
+
+/* Where ONNX Runtime 1.31.1 has rules of its own: SAME with dilations, a window longer than the
+ * image, as many pixels as before, and a scale whose f32 is below it. */
+static void test_edges(rig *r)
+{
+    const int64_t dims[] = { 1, 1, 1, 5 };
+    rg_tensor *x = made_of(r->device, 4, dims, (float[]){ 1, 2, 3, 4, 5 });
+    const rg_attribute dilated[] = { { .name = "kernel_shape", .text = "1,2" },
+                                     { .name = "dilations", .text = "1,3" },
+                                     { .name = "auto_pad", .text = "SAME_UPPER" } };
+    const rg_attribute longer[] = { { .name = "kernel_shape", .text = "1,6" },
+                                    { .name = "strides", .text = "1,2" } };
+    const rg_attribute nowhere = { .name = "kernel_shape", .text = "1,6" };
+    const double scales[2][4] = { { 1, 1, 1, 1.15F }, { 1, 1, 1, 2.6F } };
+    const rg_attribute linear = { .name = "mode", .text = "linear" };
+    rg_tensor *y[2];
+    rg_operator *op;
+    float values[16];
+    EXPECT(run_one(r, "MaxPool", dilated, 3, x, values, 16) == 3);
+    EXPECT(values[0] == 4 && values[1] == 5 && values[2] == 3);
+    EXPECT(run_one(r, "AveragePool", longer, 2, x, values, 16) == 1 && values[0] == 3);
+    for (int i = 0; i < 2; i++) {
+        const rg_attribute both[] = { linear,
+                                      { .name = "scales", .floats = scales[i], .count = 4 } };
+        EXPECT(run_one(r, "Resize", both, 2, x, values, 16) == (i == 0 ? 5 : 13));
+        EXPECT(i == 1 || (values[1] == 2 && values[4] == 5));
+    }
+    EXPECT_OK(rg_operator_create(r->device, "MaxPool", &nowhere, 1, &op));
+    EXPECT_FAILS(rg_operator_run(op, r->commands, &x, 1, 1, y), RG_INVALID_ARGUMENT,
+                 "does not fit");
+    rg_operator_destroy(op);
+    rg_tensor_destroy(x);
+}
+
 /* The gradient of a multiplication reads the other operand alone, as MPS's class does. */
 static void test_mps(rig *r)
 {
@@ -201,6 +255,6 @@ static void test_json(rig *r)
 int main(void)
 {
     test_names();
-    RUN_ON_DEVICES(test_onnx, test_same, test_mps, test_mps_loss, test_json);
+    RUN_ON_DEVICES(test_onnx, test_same, test_edges, test_mps, test_mps_loss, test_json);
     return rg_test_report();
 }

@@ -4,6 +4,10 @@
  * Reduce…. */
 #include "operators/onnx_converters.h"
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 #include <retrograde/concat.h>
 #include <retrograde/pad.h>
 #include <retrograde/reduce.h>
@@ -190,15 +194,16 @@ static rg_status spread(const rg_onnx_node *node, const char *name, int32_t rank
     return RG_OK;
 }
 
-static rg_status read_modes(const rg_onnx_node *node, rg_upsample_desc *d)
+static rg_status read_modes(const rg_onnx_node *node, rg_upsample_desc *d, bool *symmetric)
 {
     static const char *const modes[] = { "nearest", "linear", NULL };
-    static const char *const grids[] = { "half_pixel", "pytorch_half_pixel", "align_corners",
-                                         "asymmetric", NULL };
+    static const char *const grids[] = { "half_pixel", "pytorch_half_pixel",   "align_corners",
+                                         "asymmetric", "half_pixel_symmetric", NULL };
     static const char *const rounds[] = { "round_prefer_floor", "round_prefer_ceil", "floor",
                                           "ceil", NULL };
     static const rg_upsample_grid grid_of[] = { RG_UPSAMPLE_HALF_PIXEL, RG_UPSAMPLE_HALF_PIXEL,
-                                                RG_UPSAMPLE_ALIGN_CORNERS, RG_UPSAMPLE_ASYMMETRIC };
+                                                RG_UPSAMPLE_ALIGN_CORNERS, RG_UPSAMPLE_ASYMMETRIC,
+                                                RG_UPSAMPLE_HALF_PIXEL };
     static const rg_upsample_round round_of[] = { RG_UPSAMPLE_PREFER_FLOOR, RG_UPSAMPLE_PREFER_CEIL,
                                                   RG_UPSAMPLE_FLOOR, RG_UPSAMPLE_CEIL };
     int32_t mode, grid, rounding;
@@ -208,14 +213,16 @@ static rg_status read_modes(const rg_onnx_node *node, rg_upsample_desc *d)
     RG_CHECK(rg_onnx_int(node, "antialias") == 0, RG_UNSUPPORTED, "%s: antialias is not supported",
              node->type);
     d->kind = mode == 0 ? RG_UPSAMPLE_NEAREST : RG_UPSAMPLE_BILINEAR;
+    *symmetric = grid == 4;
     d->grid = grid_of[grid];
     d->round = round_of[rounding];
     return RG_OK;
 }
 
-/* Scales and sizes so that the image keeps its aspect ratio. */
+/* Scales and sizes so that the image keeps its aspect ratio; *kept: it does, and the scale counts,
+ * not the quotient of sizes. */
 static rg_status read_sizes(const rg_onnx_node *node, const rg_tensor_desc *x, double sizes[],
-                            double scales[])
+                            double scales[], bool *kept)
 {
     static const char *const policies[] = { "stretch", "not_larger", "not_smaller", NULL };
     int32_t policy;
@@ -233,6 +240,70 @@ static rg_status read_sizes(const rg_onnx_node *node, const rg_tensor_desc *x, d
             sizes[d] = (double)(int64_t)(scale * (double)x->dims[d] + 0.5);
         }
     }
+    *kept = policy > 0;
+    return RG_OK;
+}
+
+/* Scales are f32 in a tensor: 2.6 is meant, not its neighbour, with which 5 pixels would become 12.
+ * The runtime multiplies in f32, too. */
+static double scale_of(int64_t in, double scale)
+{
+    char text[32];
+    const float exact = (float)in * (float)scale;
+    snprintf(text, sizeof text, "%.6g", scale);
+    const double meant = strtod(text, NULL);
+    if ((double)(float)scale == scale && (float)meant == (float)scale)
+        scale = meant;
+    return in > 0 && floor((double)exact) > floor((double)in * scale) ? (double)exact / (double)in
+                                                                      : scale;
+}
+
+/* Pixel `o` of the result looks here. */
+static double source_of(const rg_upsample_desc *d, double o, double scale, int64_t in)
+{
+    const double u = d->grid == RG_UPSAMPLE_HALF_PIXEL ? (o + 0.5) / scale - 0.5 : o / scale;
+    const double at = d->round == RG_UPSAMPLE_FLOOR          ? floor(u)
+                      : d->round == RG_UPSAMPLE_CEIL         ? ceil(u)
+                      : d->round == RG_UPSAMPLE_PREFER_FLOOR ? ceil(u - 0.5)
+                                                             : floor(u + 0.5);
+    return fmin(fmax(at, 0), (double)in - 1);
+}
+
+/* An image that keeps its aspect ratio: the scale counts. Where the size is rounded up, it is the
+ * quotient of sizes that the op takes, which is right where it finds the same pixels. */
+static rg_status place_by_ratio(const rg_onnx_node *node, rg_upsample_desc *d, int32_t to,
+                                int64_t in, double size)
+{
+    const double scale = d->scale[to];
+    bool same = d->kind == RG_UPSAMPLE_NEAREST || d->grid == RG_UPSAMPLE_ALIGN_CORNERS;
+    if (floor(scale * (double)in) == size && d->grid != RG_UPSAMPLE_ALIGN_CORNERS)
+        return RG_OK;
+    for (int64_t o = 0; o < (int64_t)size && same && d->grid != RG_UPSAMPLE_ALIGN_CORNERS; o++)
+        same = source_of(d, (double)o, scale, in) == source_of(d, (double)o, size / (double)in, in);
+    RG_CHECK(same, RG_UNSUPPORTED,
+             "%s: keep_aspect_ratio_policy with a part of a pixel that is rounded up (%g) is not "
+             "supported",
+             node->type, scale * (double)in);
+    d->output[to] = (int64_t)size;
+    return RG_OK;
+}
+
+/* Scales of an image with these pixels: where the result has just as many along both axes, ONNX
+ * Runtime copies, whatever the scales are. `symmetric` moves pixels only where a part of one is cut
+ * off. */
+static rg_status settle_scales(const rg_onnx_node *node, const int64_t pixels[2], bool symmetric,
+                               rg_upsample_desc *d)
+{
+    bool same = true;
+    for (int32_t axis = 0; axis < 2; axis++) {
+        const double exact = (double)pixels[axis] * d->scale[axis];
+        same = same && (d->output[axis] > 0 ? d->output[axis] : (int64_t)exact) == pixels[axis];
+        RG_CHECK(!symmetric || d->output[axis] > 0 || exact == floor(exact), RG_UNSUPPORTED,
+                 "%s: half_pixel_symmetric with a part of a pixel (%g) is not supported",
+                 node->type, exact);
+    }
+    for (int32_t axis = 0; axis < 2 && same; axis++)
+        d->scale[axis] = 1;
     return RG_OK;
 }
 
@@ -242,8 +313,8 @@ rg_status rg_onnx_resize(const rg_onnx_node *node, rg_onnx_call *call)
     rg_upsample_desc *d = (rg_upsample_desc *)call->desc;
     const int32_t image = call->gradient, rank = rg_onnx_rank(node, image);
     double scales[RG_MAX_RANK], sizes[RG_MAX_RANK];
-    bool has_scales, has_sizes;
-    RG_TRY(read_modes(node, d));
+    bool has_scales, has_sizes, symmetric = false, by_ratio = false;
+    RG_TRY(read_modes(node, d, &symmetric));
     RG_CHECK(rank == 3 || rank == 4, RG_UNSUPPORTED,
              "%s: X has rank %d; images (n, c, d) and (n, c, h, w) are supported", node->type,
              rank);
@@ -255,8 +326,9 @@ rg_status rg_onnx_resize(const rg_onnx_node *node, rg_onnx_call *call)
              node->type);
     const rg_tensor_desc *x = &node->inputs[image];
     if (has_sizes)
-        RG_TRY(read_sizes(node, x, sizes, scales));
+        RG_TRY(read_sizes(node, x, sizes, scales, &by_ratio));
     const int32_t first = node->nhwc ? 1 : 2;
+    int64_t pixels[2] = { 1, 1 };
     for (int32_t axis = 0; axis < rank; axis++) {
         const bool spatial = axis >= first && axis < first + rank - 2;
         const bool kept = has_sizes ? sizes[axis] == 0 || sizes[axis] == (double)x->dims[axis]
@@ -266,13 +338,16 @@ rg_status rg_onnx_resize(const rg_onnx_node *node, rg_onnx_call *call)
         if (!spatial)
             continue;
         const int32_t to = axis - first + (rank == 3);
-        d->scale[to] = has_scales ? scales[axis] : 1;
-        if (has_sizes)
+        pixels[to] = x->dims[axis];
+        d->scale[to] = has_scales || by_ratio ? scale_of(x->dims[axis], scales[axis]) : 1;
+        if (has_sizes && (!by_ratio || sizes[axis] == 0))
             d->output[to] = sizes[axis] > 0 ? (int64_t)sizes[axis] : x->dims[axis];
+        else if (by_ratio)
+            RG_TRY(place_by_ratio(node, d, to, x->dims[axis], sizes[axis]));
     }
     if (rank == 3) {
         d->scale[0] = 1;
         d->output[0] = has_sizes ? 1 : 0;
     }
-    return RG_OK;
+    return settle_scales(node, pixels, symmetric, d);
 }

@@ -260,20 +260,53 @@ rg_status rg_onnx_conv_transpose(const rg_onnx_node *node, rg_onnx_call *call)
 
 /* ---- pooling ---- */
 
-/* With ceil_mode ONNX has one window, a partial one, even where none fits. */
+/* With ceil_mode ONNX has one window, a partial one, even where none fits. ONNX Runtime has it
+ * without ceil_mode, too, where less than a stride is missing. */
 static void keep_partial(const rg_onnx_node *node, const window *w, rg_pool_desc *d, int32_t image)
 {
     const int64_t before[2] = { d->padding.top, d->padding.left };
     const int64_t after[2] = { d->padding.bottom, d->padding.right };
-    if (!d->ceil_mode || d->padding.policy != RG_PADDING_EXPLICIT || !rg_onnx_has(node, image))
+    const int32_t policy = d->padding.policy;
+    if ((policy != RG_PADDING_EXPLICIT && policy != RG_PADDING_VALID) || !rg_onnx_has(node, image))
         return;
     for (int32_t axis = 2 - w->spatial; axis < 2; axis++) {
         const int64_t n = pixels_of(node, &node->inputs[image], w->spatial, axis);
         const int64_t span = (w->kernel[axis] - 1) * w->dilation[axis] + 1;
         const int64_t missing = span - n - before[axis] - after[axis];
-        if (missing > 0 && missing < w->stride[axis])
+        if (missing > 0 && missing < w->stride[axis]) {
             d->output[axis] = 1;
+            d->padding.policy = RG_PADDING_EXPLICIT;
+        }
     }
+}
+
+/* ONNX Runtime's SAME of pooling does not know of dilations: it pads for the window without them,
+ * and has as many windows as fit then. */
+static bool dilated_same(const rg_onnx_node *node, window *w, int32_t image, int64_t output[2])
+{
+    const bool ceil = rg_onnx_int(node, "ceil_mode") != 0;
+    const bool lower = w->padding.policy == RG_PADDING_SAME_LOWER;
+    int64_t before[2] = { 0 }, after[2] = { 0 };
+    if ((!lower && w->padding.policy != RG_PADDING_SAME_UPPER) || !rg_onnx_has(node, image) ||
+        (w->dilation[0] == 1 && w->dilation[1] == 1))
+        return false;
+    output[0] = output[1] = 1;
+    for (int32_t axis = 2 - w->spatial; axis < 2; axis++) {
+        const int64_t n = pixels_of(node, &node->inputs[image], w->spatial, axis);
+        const int64_t stride = w->stride[axis];
+        const int64_t extra = (n + stride - 1) / stride * stride - stride + w->kernel[axis] - n;
+        const int64_t left = n + extra - (w->kernel[axis] - 1) * w->dilation[axis] - 1;
+        before[axis] = (extra + lower) / 2;
+        after[axis] = extra - before[axis];
+        output[axis] = left > -stride ? left / stride + 1 : 0; /* 0: the op says that none fits */
+        if (ceil && left > 0 && left % stride != 0 && output[axis] * stride < n + before[axis])
+            output[axis]++;
+    }
+    w->padding = (rg_padding){ .top = (int32_t)before[0],
+                               .left = (int32_t)before[1],
+                               .bottom = (int32_t)after[0],
+                               .right = (int32_t)after[1] };
+    return true;
 }
 
 /* MaxPool, AveragePool, LpPool: X; MaxPoolGrad: dY Indices X; AveragePoolGrad: dY X. */
@@ -301,8 +334,9 @@ rg_status rg_onnx_pool(const rg_onnx_node *node, rg_onnx_call *call)
         d->count_include_pad = rg_onnx_int(node, "count_include_pad") != 0;
     const int32_t image = !call->gradient ? 0 : d->indices ? 2 : 1;
     keep_partial(node, &w, d, image);
-    if (cut_same(node, &w, image, 0, output))
-        memcpy(d->output, output, sizeof output);
+    if (!dilated_same(node, &w, image, output) && !cut_same(node, &w, image, 0, output))
+        return RG_OK;
+    memcpy(d->output, output, sizeof output);
     d->padding = w.padding;
     return RG_OK;
 }

@@ -132,8 +132,8 @@ rg_status rg_run_pool_gradient(rg_run *run)
 static rg_status cut_single(rg_run *run, rg_upsample_desc *d, rg_tensor *x, rg_tensor **cut,
                             bool *any)
 {
-    static const char *const grids[] = { "half_pixel", "pytorch_half_pixel", "align_corners",
-                                         "asymmetric", NULL };
+    static const char *const grids[] = { "half_pixel", "pytorch_half_pixel",   "align_corners",
+                                         "asymmetric", "half_pixel_symmetric", NULL };
     int32_t grid;
     int64_t start[RG_MAX_RANK] = { 0 }, length[RG_MAX_RANK];
     RG_TRY(rg_onnx_word(&run->node, "coordinate_transformation_mode", grids, &grid));
