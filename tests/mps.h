@@ -15,11 +15,9 @@ static inline double element_at(const rg_tensor *tensor, const int64_t index[])
 {
     rg_tensor_desc desc = { 0 };
     EXPECT_OK(rg_tensor_get_desc(tensor, &desc));
-    int64_t at = 0, offset = 0;
-    for (int32_t d = 0; d < desc.rank; d++) {
-        at = at * desc.dims[d] + index[d];
+    int64_t offset = 0;
+    for (int32_t d = 0; d < desc.rank; d++)
         offset += index[d] * desc.strides[d];
-    }
     double value = 0;
     if (strcmp(rg_device_name(rg_tensor_device(tensor)), "cpu") == 0) {
         const char *first = rg_tensor_data(tensor);
@@ -27,10 +25,15 @@ static inline double element_at(const rg_tensor *tensor, const int64_t index[])
                              desc.dtype, 1));
         return value;
     }
-    char *data = elements_of(tensor); /* of a GPU: all are read */
-    EXPECT_OK(
-        rg_convert(&value, RG_F64, data + (size_t)at * rg_dtype_size(desc.dtype), desc.dtype, 1));
-    free(data);
+    int64_t length[RG_MAX_RANK]; /* of a GPU: that one is copied */
+    char element[8] = { 0 };
+    rg_tensor *one = NULL;
+    for (int32_t d = 0; d < desc.rank; d++)
+        length[d] = 1;
+    EXPECT_OK(rg_tensor_slice((rg_tensor *)(uintptr_t)tensor, index, length, NULL, &one));
+    EXPECT_OK(rg_tensor_read(one, element, rg_dtype_size(desc.dtype), RG_LAYOUT_SAME));
+    EXPECT_OK(rg_convert(&value, RG_F64, element, desc.dtype, 1));
+    rg_tensor_destroy(one);
     return value;
 }
 
