@@ -57,29 +57,10 @@ static bool is_flat(const rg_sweep *s, int tensors)
     return flat;
 }
 
-/* Vectors of a thread where tensors are contiguous: more of them make reads and writes of memory
- * mix less well, fewer leave too few bytes for the instructions of 16-bit elements. */
-template <rg_dtype T> constexpr int FLAT = sizeof(element<T>) == 2 ? 2 : 1;
-
-template <rg_dtype T> static int64_t flat_blocks(int64_t count)
-{
-    return ceil_div(ceil_div(count, VLEN<T>), FLAT<T> * THREADS);
-}
-
 /* Elements of vector `v`; 0 behind the last one. */
 template <rg_dtype T> static __device__ __forceinline__ int flat_lanes(int64_t count, int64_t v)
 {
     return (int)max((int64_t)0, min((int64_t)VLEN<T>, count - v * VLEN<T>));
-}
-
-template <rg_dtype T>
-static __device__ __forceinline__ uint4 take_packed(const void *data, int64_t v, int lanes)
-{
-    if (lanes == VLEN<T>)
-        return load_vector((const char *)data + 16 * v);
-    real<T> x[VLEN<T>];
-    take<T, VLEN<T>>(data, v * VLEN<T>, 1, lanes, x);
-    return pack<T>(x);
 }
 
 /* ---- forward ---- */
@@ -135,36 +116,23 @@ static __global__ void __launch_bounds__(THREADS)
     put<T, N>(k.y, spot_offset(k.sweep, 2, p), k.sweep.step[2], p.lanes, false, k.stream, a);
 }
 
-/* Contiguous, aligned tensors. */
+/* Contiguous, aligned tensors. A thread takes one vector: with two or four, reads and writes of
+ * memory mix less well. */
 template <rg_dtype T, kind K>
 static __global__ void __launch_bounds__(THREADS)
     forward_flat(const constants<T> c, const void *a, const void *b, void *y, int64_t count,
                  bool stream)
 {
     enum { V = VLEN<T> };
-    const int64_t first = (int64_t)blockIdx.x * (FLAT<T> * THREADS) + threadIdx.x;
-    uint4 held[FLAT<T>][2];
-#pragma unroll
-    for (int i = 0; i < FLAT<T>; i++) {
-        const int64_t v = first + i * THREADS;
-        const int lanes = flat_lanes<T>(count, v);
-        if (lanes > 0) {
-            held[i][0] = take_packed<T>(a, v, lanes);
-            held[i][1] = take_packed<T>(b, v, lanes);
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < FLAT<T>; i++) {
-        const int64_t v = first + i * THREADS;
-        const int lanes = flat_lanes<T>(count, v);
-        real<T> x[V], z[V];
-        if (lanes == 0)
-            break;
-        unpack<T>(held[i][0], x);
-        unpack<T>(held[i][1], z);
-        map_values<T, K, V>(c, x, z);
-        put<T, V>(y, v * V, 1, lanes, false, stream, x);
-    }
+    const int64_t v = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const int lanes = flat_lanes<T>(count, v);
+    real<T> x[V], z[V];
+    if (lanes == 0)
+        return;
+    take<T, V>(a, v * V, 1, lanes, x);
+    take<T, V>(b, v * V, 1, lanes, z);
+    map_values<T, K, V>(c, x, z);
+    put<T, V>(y, v * V, 1, lanes, false, stream, x);
 }
 
 template <rg_dtype T, kind K> static void forward(const void *args, const rg_cuda_place *place)
@@ -174,7 +142,7 @@ template <rg_dtype T, kind K> static void forward(const void *args, const rg_cud
     const void *const data[] = { k.a, k.b, k.y };
     const bool wide = is_wide_sweep<T>(&k.sweep, data, 3, 1);
     if (wide && is_flat(&k.sweep, 3))
-        launch(forward_flat<T, K>, flat_blocks<T>(k.sweep.length), THREADS, 0, place, c, k.a, k.b,
+        launch(forward_flat<T, K>, sweep_blocks(&k.sweep, VLEN<T>), THREADS, 0, place, c, k.a, k.b,
                k.y, k.sweep.length, k.stream);
     else if (wide)
         launch(forward_spots<T, K, VLEN<T>>, sweep_blocks(&k.sweep, VLEN<T>), THREADS, 0, place, k,
@@ -236,40 +204,25 @@ static __global__ void __launch_bounds__(THREADS)
     gradient_flat(const __grid_constant__ flat_gradients k, const constants<T> c)
 {
     enum { V = VLEN<T> };
-    const int64_t first = (int64_t)blockIdx.x * (FLAT<T> * THREADS) + threadIdx.x;
-    uint4 held[FLAT<T>][3] = {};
-#pragma unroll
-    for (int i = 0; i < FLAT<T>; i++) {
-        const int64_t v = first + i * THREADS;
-        const int lanes = flat_lanes<T>(k.count, v);
-        if (lanes == 0)
-            break;
-        held[i][0] = take_packed<T>(k.dy, v, lanes);
-        if (K != ADD) {
-            held[i][1] = take_packed<T>(k.a, v, lanes);
-            held[i][2] = take_packed<T>(k.b, v, lanes);
-        }
+    const int64_t v = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const int lanes = flat_lanes<T>(k.count, v);
+    real<T> dy[V], a[V] = {}, b[V] = {}, dx[V];
+    if (lanes == 0)
+        return;
+    take<T, V>(k.dy, v * V, 1, lanes, dy);
+    if (K != ADD) {
+        take<T, V>(k.a, v * V, 1, lanes, a);
+        take<T, V>(k.b, v * V, 1, lanes, b);
     }
+    pass<T, K, V>(c, dy, a, b);
 #pragma unroll
-    for (int i = 0; i < FLAT<T>; i++) {
-        const int64_t v = first + i * THREADS;
-        const int lanes = flat_lanes<T>(k.count, v);
-        real<T> dy[V], a[V], b[V], dx[V];
-        if (lanes == 0)
-            break;
-        unpack<T>(held[i][0], dy);
-        unpack<T>(held[i][1], a);
-        unpack<T>(held[i][2], b);
-        pass<T, K, V>(c, dy, a, b);
+    for (int n = 0; n < 2; n++) {
+        if (!k.wants[n])
+            continue;
 #pragma unroll
-        for (int n = 0; n < 2; n++) {
-            if (!k.wants[n])
-                continue;
-#pragma unroll
-            for (int e = 0; e < V; e++)
-                dx[e] = slope_of<T, K>(n == 1, c, dy[e], a[e], b[e]);
-            put<T, V>(k.dx[n], v * V, 1, lanes, k.add[n], k.stream, dx);
-        }
+        for (int e = 0; e < V; e++)
+            dx[e] = slope_of<T, K>(n == 1, c, dy[e], a[e], b[e]);
+        put<T, V>(k.dx[n], v * V, 1, lanes, k.add[n], k.stream, dx);
     }
 }
 
@@ -288,7 +241,7 @@ template <rg_dtype T, kind K> static void gradient(const void *args, const rg_cu
                                   { k.add[0], k.add[1] },
                                   k.stream };
     if (wide && is_flat(&k.sweep, 5))
-        launch(gradient_flat<T, K>, flat_blocks<T>(flat.count), THREADS, 0, place, flat, c);
+        launch(gradient_flat<T, K>, sweep_blocks(&k.sweep, VLEN<T>), THREADS, 0, place, flat, c);
     else if (wide)
         launch(gradient_spots<T, K, VLEN<T>>, sweep_blocks(&k.sweep, VLEN<T>), THREADS, 0, place, k,
                c);
