@@ -18,49 +18,47 @@ typedef struct rows_plan {
 /* ---- slots ---- */
 
 /* The slot that begins with element `i`; elements that are not there are 0. */
-template <rg_dtype T>
+template <rg_dtype T, bool HOLD>
 static __device__ __forceinline__ void fetch(const rg_loss_view &v, const void *data,
                                              const rows_plan &plan, int64_t i, real<T> x[VLEN<T>])
 {
-    if (plan.wide) {
+    const bool wide = HOLD || plan.wide;
+    if (wide)
         unpack<T>(load_vector(at<T>(data, i)), x);
-        return;
-    }
 #pragma unroll
-    for (int e = 0; e < VLEN<T>; e++)
+    for (int e = 0; e < VLEN<T> && !wide; e++)
         x[e] = e < plan.elements ? load<T>(data, view_offset(v, i + e)) : 0;
 }
 
-template <rg_dtype T>
+template <rg_dtype T, bool HOLD>
 static __device__ __forceinline__ void deposit(const rg_loss_view &v, void *data,
                                                const rows_plan &plan, int64_t i, bool stream,
                                                const real<T> x[VLEN<T>])
 {
-    if (plan.wide) {
+    const bool wide = HOLD || plan.wide;
+    if (wide)
         store_vector(at<T>(data, i), pack<T>(x), stream);
-        return;
-    }
 #pragma unroll
-    for (int e = 0; e < VLEN<T>; e++) {
+    for (int e = 0; e < VLEN<T> && !wide; e++) {
         if (e < plan.elements)
             store<T>(data, view_offset(v, i + e), x[e]);
     }
 }
 
 /* Times the weights of the labels, and their dy. */
-template <rg_dtype T>
+template <rg_dtype T, bool HOLD>
 static __device__ __forceinline__ void weigh(const rg_loss_args &k, const rows_plan &plan,
                                              int64_t i, real<T> x[VLEN<T>])
 {
     real<T> more[VLEN<T>];
-    if (k.has_weights) {
-        fetch<T>(k.views[RG_LOSS_W], k.weights, plan, i, more);
+    if (!HOLD && k.has_weights) {
+        fetch<T, HOLD>(k.views[RG_LOSS_W], k.weights, plan, i, more);
 #pragma unroll
         for (int e = 0; e < VLEN<T>; e++)
             x[e] *= more[e];
     }
-    if (k.dy_of_labels) {
-        fetch<T>(k.views[RG_LOSS_DY], k.dy, plan, i, more);
+    if (!HOLD && k.dy_of_labels) {
+        fetch<T, HOLD>(k.views[RG_LOSS_DY], k.dy, plan, i, more);
 #pragma unroll
         for (int e = 0; e < VLEN<T>; e++)
             x[e] *= more[e];
@@ -69,7 +67,8 @@ static __device__ __forceinline__ void weigh(const rg_loss_args &k, const rows_p
 
 /* ---- a thread's share of a row ---- */
 
-/* The slots of a thread, one behind the other; with HOLD in registers. */
+/* The slots of a thread, one behind the other. With HOLD they are in registers: aligned vectors, of
+ * labels without weights, and what is wanted is sums and derivatives by predictions. */
 template <rg_dtype T, bool HOLD> struct row_share {
     int64_t first; /* element of the row */
     int64_t slots;
@@ -88,13 +87,13 @@ static __device__ __forceinline__ void take(const rg_loss_args &k, const rows_pl
         unpack<T>(s.y[HOLD ? q : 0], x);
         unpack<T>(s.t[HOLD ? q : 0], a);
     } else {
-        fetch<T>(k.views[RG_LOSS_Y], k.y, plan, i, x);
-        fetch<T>(k.views[RG_LOSS_T], k.labels, plan, i, a);
+        fetch<T, HOLD>(k.views[RG_LOSS_Y], k.y, plan, i, x);
+        fetch<T, HOLD>(k.views[RG_LOSS_T], k.labels, plan, i, a);
     }
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++)
         a[e] = a[e] * keep + share;
-    weigh<T>(k, plan, i, a);
+    weigh<T, HOLD>(k, plan, i, a);
 }
 
 /* Calls body(q, i) for every slot of the thread, whose first element is i. */
@@ -134,7 +133,7 @@ static __device__ __forceinline__ real<T> largest_of(const rg_loss_args &k, cons
         if (HOLD)
             unpack<T>(s.y[HOLD ? q : 0], x);
         else
-            fetch<T>(k.views[RG_LOSS_Y], k.y, plan, i, x);
+            fetch<T, HOLD>(k.views[RG_LOSS_Y], k.y, plan, i, x);
 #pragma unroll
         for (int e = 0; e < VLEN<T>; e++) {
             if (HOLD || e < plan.elements)
@@ -171,7 +170,7 @@ static __device__ __forceinline__ soft_sums sums_of(const rg_loss_args &k, const
 }
 
 /* Losses and derivatives of a slot. */
-template <rg_dtype T>
+template <rg_dtype T, bool HOLD>
 static __device__ __forceinline__ void store_slot(const rg_loss_args &k, const rows_plan &plan,
                                                   const soft_row<T> &row, real<T> scale, int64_t i,
                                                   real<T> x[VLEN<T>], const real<T> a[VLEN<T>])
@@ -184,27 +183,27 @@ static __device__ __forceinline__ void store_slot(const rg_loss_args &k, const r
         x[e] -= row.max;
         out[e] = -a[e] * (x[e] - row.log_sum) * weight;
     }
-    if (k.losses == RG_LOSS_OF_LABELS)
-        deposit<T>(k.views[RG_LOSS_L], k.loss, plan, i, false, out);
+    if (!HOLD && k.losses == RG_LOSS_OF_LABELS)
+        deposit<T, HOLD>(k.views[RG_LOSS_L], k.loss, plan, i, false, out);
     if (!k.has_gradient)
         return;
-    if (k.is_label_gradient) {
+    if (!HOLD && k.is_label_gradient) {
 #pragma unroll
         for (int e = 0; e < V; e++)
             out[e] = (row.log_sum - x[e]) * keep;
-        weigh<T>(k, plan, i, out);
+        weigh<T, HOLD>(k, plan, i, out);
     } else {
 #pragma unroll
         for (int e = 0; e < V; e++)
             out[e] = (exp_of<T>(x[e]) * row.share - a[e]) * scale;
     }
     if (k.add) {
-        fetch<T>(k.views[RG_LOSS_D], k.gradient, plan, i, old);
+        fetch<T, HOLD>(k.views[RG_LOSS_D], k.gradient, plan, i, old);
 #pragma unroll
         for (int e = 0; e < V; e++)
             out[e] += old[e];
     }
-    deposit<T>(k.views[RG_LOSS_D], k.gradient, plan, i, k.stream, out);
+    deposit<T, HOLD>(k.views[RG_LOSS_D], k.gradient, plan, i, k.stream, out);
 }
 
 /* ---- kernel ---- */
@@ -244,7 +243,7 @@ static __global__ void __launch_bounds__(LOSS_THREADS, HOLD ? 2 : 1)
     each_slot<T, HOLD>(plan, s, [&](int q, int64_t i) {
         real<T> x[VLEN<T>], a[VLEN<T>];
         take<T, HOLD>(k, plan, s, q, i, x, a);
-        store_slot<T>(k, plan, r, scale, i, x, a);
+        store_slot<T, HOLD>(k, plan, r, scale, i, x, a);
     });
 }
 
@@ -275,7 +274,9 @@ template <rg_dtype T> static void loss_by_rows(const void *args, const rg_cuda_p
     const int64_t shared_out = plan.elements > 1 ? slots : ceil_div(slots, 4);
     plan.inner = shared_out <= SLOTS * WARP_THREADS ? power_of_two(shared_out, 1, WARP_THREADS)
                                                     : (int)LOSS_THREADS;
-    const bool hold = plan.wide && slots <= SLOTS * plan.inner;
+    const bool plain =
+        !k.has_weights && !k.dy_of_labels && !k.is_label_gradient && k.losses != RG_LOSS_OF_LABELS;
+    const bool hold = plain && plan.wide && slots <= SLOTS * plan.inner;
     launch(hold ? by_rows<T, true> : by_rows<T, false>, ceil_div(k.rows, LOSS_THREADS / plan.inner),
            LOSS_THREADS, 0, place, k, plan);
 }
