@@ -198,16 +198,26 @@ static int64_t width_of(const rg_tensor_desc *x, uint32_t reduced)
 
 /* How long a part is: it reads enough to be worth its result, and is made of whole pieces. From the
  * shape alone, since it decides the order of sums. */
-static int64_t choose_part(int64_t width)
+static int64_t choose_part(int64_t width, int64_t elements)
 {
-    enum { ELEMENTS = 16384, PIECE = 128 };
-    const int64_t rows = ELEMENTS / rg_clamp(width, 1, RG_BLOCK_GROUPS);
-    return rg_clamp(rows / PIECE * PIECE, PIECE, ELEMENTS);
+    enum { PIECE = 128 };
+    const int64_t rows = elements / rg_clamp(width, 1, RG_BLOCK_GROUPS);
+    return rg_clamp(rows / PIECE * PIECE, PIECE, elements);
+}
+
+/* Elements of a part. A GPU has larger ones of columns where there are enough of them: a block then
+ * reads for longer than it joins. */
+static int64_t part_elements(const rg_call *call, const rg_tensor_desc *x, int64_t width)
+{
+    enum { ELEMENTS = 16384, BYTES = 131072, MANY = 1 << 26 };
+    const bool large = width > 1 && rg_shape_count(x) >= MANY &&
+                       rg_call_finds(call, RG_REDUCE_AWARD_ROWS, x->dtype);
+    return large ? BYTES / (int64_t)rg_dtype_size(x->dtype) : ELEMENTS;
 }
 
 /* Walks over the groups and within a group; returns the units of the launch. */
-static int64_t lay_out(const rg_tensor_desc *x, const rg_tensor_desc *y, uint32_t reduced,
-                       rg_reduce_args *args)
+static int64_t lay_out(const rg_call *call, const rg_tensor_desc *x, const rg_tensor_desc *y,
+                       uint32_t reduced, rg_reduce_args *args)
 {
     const uint32_t kept = ((1u << x->rank) - 1) & ~reduced;
     const rg_tensor_desc y_view = spread_view(x, y, reduced), o_view = number_view(x, kept);
@@ -220,7 +230,7 @@ static int64_t lay_out(const rg_tensor_desc *x, const rg_tensor_desc *y, uint32_
     args->group = rg_walk_make(group, 1, 0, xg.rank);
     args->length = args->group.count;
     result->outputs = args->outer.count;
-    result->part = choose_part(width);
+    result->part = choose_part(width, part_elements(call, x, width));
     result->parts = rg_clamp(rg_ceil_div(args->length, result->part), 1, INT64_MAX);
     if (width == 1) {
         args->dense =
@@ -279,7 +289,7 @@ static rg_status reduce(rg_call *call, rg_reduce_what what, const rg_tensor *x, 
     rg_reduce_args args = { 0 };
     const rg_tensor_desc group = take_dims(&x->desc, reduced);
     args.result = result_of(call->desc, what, rg_shape_count(&group));
-    const int64_t units = lay_out(&x->desc, &y->desc, reduced, &args);
+    const int64_t units = lay_out(call, &x->desc, &y->desc, reduced, &args);
     const bool wide = what != RG_REDUCE_NUMBER && y->desc.dtype != x->desc.dtype;
     args.result.apart = wide;
     if (args.result.parts == 1 && !wide)
@@ -361,7 +371,8 @@ static bool awards_rows(const rg_call *call, rg_reduce_award_args *args)
     args->length = within.count;
     for (int t = 0; t < 2; t++)
         args->step[t] = within.rank == 0 ? 1 : within.strides[t][0];
-    return within.rank <= 1 && width_of(x, reduced) == 1 && within.count <= choose_part(1) &&
+    return within.rank <= 1 && width_of(x, reduced) == 1 &&
+           within.count <= choose_part(1, part_elements(call, x, 1)) &&
            rg_call_finds(call, RG_REDUCE_AWARD_ROWS, x->dtype);
 }
 

@@ -42,16 +42,34 @@ static __device__ __forceinline__ found<REAL> better(const found<REAL> &a, const
     return b_wins || (equal && b.number < a.number) ? b : a;
 }
 
+/* The larger one, or NaN: where nobody asks for numbers, and so not for the first of two zeros. */
+static __device__ __forceinline__ double larger(double a, double b)
+{
+    return !(b <= a) && a == a ? b : a;
+}
+
+static __device__ __forceinline__ float larger(float a, float b)
+{
+#if __CUDA_ARCH__ >= 800
+    float c;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+#else
+    return !(b <= a) && a == a ? b : a;
+#endif
+}
+
 /* A thread that meets elements in their order begins with the first number, and a later element
- * wins only if it is larger. Numbers are left alone where nobody asks for them. */
+ * wins only if it is larger. */
 template <rg_reduce_what WHAT, class REAL, class NUMBER>
 static __device__ __forceinline__ void improve(REAL &best, NUMBER &best_number, REAL value,
                                                NUMBER number)
 {
-    if (!(value <= best) && best == best) {
+    if (WHAT == RG_REDUCE_EXTREME) {
+        best = larger(best, value);
+    } else if (!(value <= best) && best == best) {
         best = value;
-        if (WHAT == RG_REDUCE_NUMBER)
-            best_number = number;
+        best_number = number;
     }
 }
 

@@ -139,13 +139,23 @@ static __device__ __forceinline__ void join_parts(const rg_reduce_finish_args &k
                                                   double *total, found<double> *best)
 {
     *best = start_at<double>(first, parts);
-#pragma unroll 8
-    for (int64_t p = first; p < parts; p += step) {
-        const found<double> next = { k.partial[p * k.result.outputs + o], p };
-        if (k.result.what == RG_REDUCE_TOTAL)
-            *total += next.value;
-        else
-            *best = better(*best, next);
+    for (; first < parts; first += AHEAD * step) {
+        double held[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            const int64_t p = first + i * step;
+            held[i] = p < parts ? k.partial[p * k.result.outputs + o] : 0;
+        }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            const found<double> next = { held[i], first + i * step };
+            if (next.number >= parts)
+                break;
+            if (k.result.what == RG_REDUCE_TOTAL)
+                *total += next.value;
+            else
+                *best = better(*best, next);
+        }
     }
 }
 
