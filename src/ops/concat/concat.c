@@ -101,6 +101,55 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
     return axis_of(desc, x->rank) != 0;
 }
 
+/* ---- one launch for all sources ---- */
+
+/* The length of source i along the axis: from the gradient asked for, the source, or the state. */
+static int64_t length_of(const rg_call *call, int32_t i, int32_t axis)
+{
+    if (call->dx[i] != NULL)
+        return call->dx[i]->desc.dims[axis];
+    return call->x[i] != NULL ? call->x[i]->desc.dims[axis] : call->state->sources[i].dims[axis];
+}
+
+/* Whether a device joins or parts whole rows, of which there are several, and every tensor is
+ * dense. `parts`: x or dx, of which some may be NULL; `whole`: y or dy. */
+static bool joins_rows(const rg_call *call, int32_t kernel, const rg_tensor *whole,
+                       const rg_tensor *const parts[], rg_concat_join_args *args)
+{
+    const int32_t axis = axis_of(call->desc, whole->desc.rank);
+    int64_t inner = 1, total = 0, taken = 0;
+    bool dense = rg_shape_is_dense(&whole->desc);
+    for (int32_t d = axis + 1; d < whole->desc.rank; d++)
+        inner *= whole->desc.dims[d];
+    args->count = call->inputs;
+    for (int32_t i = 0; i < call->inputs; i++) {
+        const int64_t length = length_of(call, i, axis);
+        dense &= take_up(call->desc, length, &taken) && taken == length;
+        dense &= parts[i] == NULL || rg_shape_is_dense(&parts[i]->desc);
+        total += length * inner;
+        args->start[i + 1] = total;
+    }
+    args->rows = total > 0 ? rg_shape_count(&whole->desc) / total : 0;
+    return dense && args->rows > 1 && total <= RG_CONCAT_ROW &&
+           rg_call_finds(call, kernel, whole->desc.dtype);
+}
+
+static rg_status record_rows(rg_call *call, int32_t kernel, const rg_tensor *whole,
+                             const rg_tensor *const parts[], rg_concat_join_args *args)
+{
+    const int64_t bytes = rg_move_bytes(whole);
+    args->stream = rg_call_streams(call, bytes);
+    rg_launch launch = { .kernel = kernel,
+                         .dtype = whole->desc.dtype,
+                         RG_ARGS(*args),
+                         .tensors = { RG_BIND(*args, whole, whole) },
+                         .units = args->rows,
+                         .bytes = 2 * bytes };
+    for (int32_t i = 0; i < call->inputs; i++)
+        launch.tensors[RG_POINTER(*args, parts) + (size_t)i] = parts[i];
+    return rg_record(call, &launch);
+}
+
 /* ---- forward and gradient ---- */
 
 /* A slice of y along the axis, and how many elements lie in front of it. */
@@ -134,6 +183,9 @@ static rg_status forward(rg_call *call)
 {
     const rg_concat_desc *desc = call->desc;
     int64_t start = 0, taken = 0;
+    rg_concat_join_args args = { 0 };
+    if (joins_rows(call, RG_CONCAT_JOIN, call->y[0], call->x, &args))
+        return record_rows(call, RG_CONCAT_JOIN, call->y[0], call->x, &args);
     for (int32_t i = 0; i < call->inputs; i++, start += taken) {
         const rg_tensor *x = call->x[i];
         take_up(desc, x->desc.dims[axis_of(desc, x->desc.rank)], &taken);
@@ -142,19 +194,14 @@ static rg_status forward(rg_call *call)
     return RG_OK;
 }
 
-/* The length of source i along the axis: from the gradient asked for, the source, or the state. */
-static int64_t length_of(const rg_call *call, int32_t i, int32_t axis)
-{
-    if (call->dx[i] != NULL)
-        return call->dx[i]->desc.dims[axis];
-    return call->x[i] != NULL ? call->x[i]->desc.dims[axis] : call->state->sources[i].dims[axis];
-}
-
 static rg_status gradient(rg_call *call)
 {
     const rg_tensor *dy = call->dy[0];
     const int32_t axis = axis_of(call->desc, dy->desc.rank);
     int64_t start = 0, taken = 0;
+    rg_concat_join_args args = { 0 };
+    if (call->add == 0 && joins_rows(call, RG_CONCAT_PART, dy, call->dx, &args))
+        return record_rows(call, RG_CONCAT_PART, dy, call->dx, &args);
     for (int32_t i = 0; i < call->inputs; i++, start += taken) {
         const rg_tensor *dx = call->dx[i];
         const int64_t length = length_of(call, i, axis);
