@@ -254,7 +254,8 @@ template <rg_dtype T> static void choose_move(const void *args, const rg_cuda_pl
     rg_move k = a->move;
     int64_t chunk = VLEN<T>;
     const size_t bytes = (size_t)k.to.count * size;
-    if (!k.add && bytes >= LARGE_COPY && is_dense_walk(&k.from) && is_dense_walk(&k.to)) {
+    if (!k.add && from != to && bytes >= LARGE_COPY && is_dense_walk(&k.from) &&
+        is_dense_walk(&k.to)) {
         (void)cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, place->stream);
         return;
     }
