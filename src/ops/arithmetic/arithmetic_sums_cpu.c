@@ -94,12 +94,65 @@ RG_INLINE vreal run_step(const kind K, const rg_arithmetic_sums_args *args, cons
 
 /* ---- sums, columns ---- */
 
+enum { EVEN_VECTORS = 4 };
+
 RG_INLINE void join_columns(real *sum, real *part, int64_t count)
 {
     for (int64_t i = 0; i < count; i += VLEN) {
         vstore_full(sum, i, RG_REAL, vload_full(sum, i, RG_REAL) + vload_full(part, i, RG_REAL));
         vstore_full(part, i, RG_REAL, vset(0));
     }
+}
+
+/* Rows of V whole vectors that follow at even distances: what each column has added up to stays in
+ * registers. Steps are in bytes, from row to row. */
+RG_INLINE void add_even_rows(const rg_arithmetic_sums_args *args, const constants *k, run x,
+                             const int64_t step[2], int64_t rows, real *part, const int V,
+                             const rg_dtype T)
+{
+    enum { MOST = EVEN_VECTORS };
+    vreal acc[MOST];
+    for (int v = 0; v < V; v++)
+        acc[v] = vload_full(part, v * VLEN, RG_REAL);
+    for (int64_t row = 0; row < rows; row++) {
+#pragma GCC unroll 4
+        for (int v = 0; v < V; v++)
+            acc[v] += run_step(ADD, args, k, &x, v * VLEN, VLEN, T);
+        x.x[0].data += step[0];
+        x.other.data += step[1];
+    }
+    for (int v = 0; v < V; v++)
+        vstore_full(part, v * VLEN, RG_REAL, acc[v]);
+}
+
+RG_INLINE void sum_even_rows(const rg_arithmetic_sums_args *args, const constants *k, run x,
+                             int64_t rows, int64_t count, real *part, const rg_dtype T)
+{
+    const rg_walk *w = &args->around;
+    const int64_t element = vbytes(T) / VLEN;
+    const int64_t step[] = { w->strides[0][w->rank - 1] * element,
+                             w->strides[3][w->rank - 1] * element };
+    x.other.stream = x.other.stream && step[1] % RG_VECTOR_BYTES == 0; /* all rows are aligned */
+    if (count == 4 * VLEN)
+        add_even_rows(args, k, x, step, rows, part, 4, T);
+    else if (count == 2 * VLEN)
+        add_even_rows(args, k, x, step, rows, part, 2, T);
+    else
+        add_even_rows(args, k, x, step, rows, part, 1, T);
+}
+
+/* How many rows from `row` on, at most `most`, add_even_rows takes; 0: not this one. */
+RG_INLINE int64_t even_rows(const kind K, const rg_arithmetic_sums_args *args, int64_t count,
+                            int64_t row, int64_t most)
+{
+    const rg_walk *w = &args->around;
+    const bool dense = args->straight && args->inner.strides[0][0] == 1 &&
+                       (!args->wants_other || args->inner.strides[3][0] == 1);
+    if (K != ADD || !dense || w->rank < 1 ||
+        (count != VLEN && count != 2 * VLEN && count != 4 * VLEN))
+        return 0;
+    const int64_t dim = w->dims[w->rank - 1];
+    return least(most, dim - row % dim);
 }
 
 /* One piece of a block of sums that lie side by side, read row by row. Every 128 rows what they
@@ -116,10 +169,19 @@ RG_INLINE void sum_columns(const kind K, const rg_arithmetic_sums_args *args, co
     real sum[RUN + VLEN] = { 0 }, part[RUN + VLEN] = { 0 };
     buffer r;
     rg_walk_offsets(&args->outer, RG_SUMS_TENSORS, o, from);
-    for (int64_t row = begin; row < end; row++) {
+    for (int64_t row = begin, next; row < end; row = next) {
+        const int64_t aside = least(end, row + ASIDE - (row - begin) % ASIDE);
+        const int64_t even = even_rows(K, args, count, row, aside - row);
         run opened;
         open_run(&opened, args, from, row, offset, first, count, &r, T);
         const run x = opened; /* which no store can change */
+        next = row + (even > 0 ? even : 1);
+        if (even > 0) {
+            sum_even_rows(args, k, x, even, count, part, T);
+            if ((next - begin) % ASIDE == 0)
+                join_columns(sum, part, count);
+            continue;
+        }
         int64_t i = 0;
         for (; i + VLEN <= count; i += VLEN)
             vstore_full(part, i, RG_REAL,
@@ -129,7 +191,7 @@ RG_INLINE void sum_columns(const kind K, const rg_arithmetic_sums_args *args, co
                         vload_full(part, i, RG_REAL) +
                             run_step(K, args, k, &x, i, vlanes_left(count - i), T));
         close_run(args, offset, first, count, &r, T);
-        if ((row + 1 - begin) % ASIDE == 0)
+        if ((next - begin) % ASIDE == 0)
             join_columns(sum, part, count);
     }
     join_columns(sum, part, count);

@@ -127,6 +127,8 @@ static const rg_case cases[] = {
     /* broadcasting: columns */
     { "bias", "", "2,5,3,21 21" },
     { "bias-subtract", "kind=subtract secondary_scale=1.5", "3,7,64 64" },
+    { "bias-64", "", "3,5,20,64 64" }, /* more rows than are summed in one go */
+    { "bias-16", "kind=subtract secondary_scale=1.5", "150,16 16" },
     { "bias-bounded", "minimum=-0.5 maximum=1", "3,41,33 33" },
     { "scale-channels", "kind=multiply primary_scale=0.5", "2,5,3,21 21" },
     { "divide-channels", "kind=divide", "4,9,19 19", .x_fill = { { -2, 2 }, AWAY } },
