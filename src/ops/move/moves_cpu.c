@@ -173,17 +173,63 @@ RG_INLINE void scatter_segment(const rg_scatter *s, char *to, const char *from, 
     zero_segment(at_out(to, high * step, T), step, end - high, T, s->stream);
 }
 
+/* Short rows that lie one behind the other, with a part in each that is copied: they are made in
+ * the cache, because stores beyond it must be whole lines. */
+typedef struct scatter_rows {
+    int64_t most; /* 0: other rows */
+    char data[4096];
+} scatter_rows;
+
+RG_INLINE void scatter_rows_begin(scatter_rows *r, const rg_scatter *s, const rg_dtype T)
+{
+    const int32_t d = s->rank - 1;
+    const int64_t bytes = s->dims[d] * (vbytes(T) / VLEN);
+    const bool even = d > 0 && s->to[d] == 1 && s->from[d] == 1 && s->step[d] == 1 &&
+                      s->step[d - 1] == 1 && s->to[d - 1] == s->dims[d] && s->length[d] > 0;
+    r->most = even && bytes > 0 ? (int64_t)sizeof r->data / bytes : 0;
+    if (r->most > 1)
+        memset(r->data, 0, sizeof r->data);
+}
+
+/* Rows from `row` on, which has a part that is copied, at most `most`; returns how many are done.
+ */
+RG_INLINE int64_t scatter_whole_rows(scatter_rows *r, const rg_scatter *s, int64_t row,
+                                     int64_t most, char *to, const char *from, const rg_dtype T)
+{
+    const int32_t d = s->rank - 1;
+    const int64_t element = vbytes(T) / VLEN, bytes = s->dims[d] * element;
+    const int64_t left = s->start[d - 1] + s->length[d - 1] - row % s->dims[d - 1];
+    const int64_t rows = least(r->most, least(most, left));
+    if (rows < 2)
+        return 0;
+    move_rows_of_bytes(r->data + s->start[d] * element, bytes, from, s->from[d - 1] * element, rows,
+                       s->length[d] * element, false);
+    move_bytes(to, r->data, rows * bytes, false, s->stream);
+    return rows;
+}
+
 RG_INLINE void scatter_units_of(const rg_scatter_args *k, int64_t begin, int64_t end,
                                 const rg_dtype T)
 {
     const rg_scatter *s = &k->scatter;
     const int64_t length = s->dims[s->rank - 1];
     const int64_t stop = least(end * RG_MOVE_PIECE, s->count);
+    scatter_rows made;
+    scatter_rows_begin(&made, s, T);
     for (int64_t i = begin * RG_MOVE_PIECE; i < stop;) {
         const int64_t row = i / length, first = i - row * length;
         const int64_t last = least(length, first + (stop - i));
         int64_t from, to;
-        if (scatter_row(s, row, &from, &to) && s->length[s->rank - 1] > 0)
+        const bool inside = scatter_row(s, row, &from, &to) && s->length[s->rank - 1] > 0;
+        const int64_t rows = inside && first == 0 && made.most > 1
+                                 ? scatter_whole_rows(&made, s, row, (stop - i) / length,
+                                                      at_out(k->to, to, T), at(k->from, from, T), T)
+                                 : 0;
+        if (rows > 0) {
+            i += rows * length;
+            continue;
+        }
+        if (inside)
             scatter_segment(s, at_out(k->to, to, T), at(k->from, from, T), first, last, T);
         else
             zero_segment(at_out(k->to, to + first * s->to[s->rank - 1], T), s->to[s->rank - 1],

@@ -22,6 +22,7 @@ static const rg_case cases[] = {
     { "crop-56-gpu", "start=0,28,28 length=-1,56,56", "256,112,112,64", RG_CASE_BENCH_GPU },
 
     { "whole", "", "5,37" },
+    { "channels", "start=0,3,16 length=-1,40,32", "3,50,64" }, /* more rows than are made at once */
     { "scalar", "", "-" },
     { "one", "start=0 length=1", "1" },
     { "one-channel", "start=1,2 length=3,4", "5,7,1" },
