@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-enum { TALL = 14, WIDE = 2, LANES = 16 };
+enum { TALL = 14, WIDE = 2, LANES = 16, LINE_PAIRS = 16 };
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -27,7 +27,7 @@ INLINE void store_sums(const rg_pair_tile *t, __m512 sum[TALL][WIDE], const int 
 }
 
 /* M rows of N vectors: M broadcast pairs of a times N vectors of pairs of b. */
-INLINE void tile(const rg_pair_tile *t, const int M, const int N)
+INLINE void tile(const rg_pair_tile *t, const int M, const int N, const bool fetches)
 {
     const int64_t step = t->a_step * (int64_t)sizeof *t->a;
     __m512 sum[TALL][WIDE];
@@ -40,8 +40,18 @@ INLINE void tile(const rg_pair_tile *t, const int M, const int N)
     for (const rg_k_run *r = t->runs; r < t->runs + t->run_count; r++) {
         const char *a = (const char *)(t->a + r->a);
         const uint16_t *b = t->b + r->b;
+        const char *next = a + M * step; /* a row of the next tile */
+        int64_t rows = LINE_PAIRS;
         for (int64_t k = r->count; k > 0; k -= 2, a += 2 * sizeof *b, b += 2 * RG_PAIR_PANEL) {
             __m512bh right[WIDE];
+            if (fetches) {
+                __builtin_prefetch(next);
+                next += step;
+                if (--rows == 0) {
+                    next = a + M * step + LINE_PAIRS * 2 * sizeof *b;
+                    rows = LINE_PAIRS;
+                }
+            }
             __asm__("" : "+r"(a)); /* one register for all rows, not one each */
 #pragma GCC unroll 2
             for (int v = 0; v < N; v++)
@@ -65,7 +75,7 @@ typedef void tile_function(const rg_pair_tile *t);
 #define TILE(M, N)                                    \
     static void rows_##M##_##N(const rg_pair_tile *t) \
     {                                                 \
-        tile(t, M, N);                                \
+        tile(t, M, N, false);                         \
     }
 
 TILE(14, 2)
@@ -78,6 +88,11 @@ TILE(14, 1)
 TILE(7, 1)
 TILE(3, 1)
 TILE(1, 1)
+
+static void rows_14_2_fetching(const rg_pair_tile *t)
+{
+    tile(t, 14, 2, true);
+}
 
 /* The highest first; ended by 1. */
 typedef struct height {
@@ -98,7 +113,7 @@ void rg_bf16_rows(const rg_pair_tile *tile, int64_t rows, int64_t columns)
     while (rows > 0) {
         while (h->rows > rows)
             h++;
-        h->function(&t);
+        (h->function == rows_14_2 && t.fetches ? rows_14_2_fetching : h->function)(&t);
         t.a += h->rows * t.a_step;
         t.c += h->rows * t.c_step;
         rows -= h->rows;

@@ -74,6 +74,7 @@ typedef struct rg_pair_tile {
     int64_t run_count;
     int64_t a_step, c_step; /* from row to row, in elements */
     bool add;               /* c += the sum */
+    bool fetches;           /* a is read from memory once: rows further on are fetched ahead */
 } rg_pair_tile;
 
 /* Any number of rows, and up to RG_PAIR_PANEL columns; of c, columns up to 16 or 32 are written. */

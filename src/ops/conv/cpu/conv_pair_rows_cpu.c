@@ -86,6 +86,7 @@ RG_OUTLINE int64_t take_pair_inputs(const rg_conv_rows_args *k, conv_block *b, c
     b->has_nonfinite = (phases || borders) &&
                        has_nonfinite_weights(k, b, row->taps * k->pair_steps.row * RG_PANEL / 2);
     if (k->from_step[3] == 1 && k->inside && !phases && k->depth % RG_PAIR_DEPTH == 0) {
+        b->in_place = true;
         b->in_row = k->from_step[1];
         b->in_pixel = k->from_step[2];
         b->in = (const uint16_t *)k->conv.from +
@@ -174,7 +175,8 @@ RG_OUTLINE void sum_pair_rows(const rg_conv_rows_args *k, const conv_block *b,
                                 .runs = runs->run + p0 * runs->columns,
                                 .run_count = (p1 - p0) * runs->columns,
                                 .a_step = column->stride * b->in_pixel,
-                                .c_step = RG_PANEL };
+                                .c_step = RG_PANEL,
+                                .fetches = b->in_place };
     if (!b->has_nonfinite) /* blocks are runs enough for results in bf16 */
         rg_pair_rows(rg_pair_unit_best(), &tile, (rows - 1) * pitch + b->columns, results,
                      RG_SUM_BLOCK);

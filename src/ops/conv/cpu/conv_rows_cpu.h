@@ -50,6 +50,7 @@ typedef struct conv_block {
     int64_t row, rows, column, columns; /* of outputs */
     const void *in;                     /* the first tap of the first output: real, or bits */
     int64_t in_row, in_pixel;           /* from input to input */
+    bool in_place;                      /* not in scratch */
     bool has_nonfinite;                 /* 0 times something may not be 0 */
     const char *ahead;                  /* inputs of the next block, in memory */
     int64_t ahead_bytes;                /* 0: not known */
