@@ -228,7 +228,7 @@ class BadCheckpoints(Case):
         folder = os.listdir(self.path("out"))
         before = {name: read(self.path("out", name)) for name in folder}
         out = ("--out", self.path("out"))
-        optional = {"resize", "score", "target", "targets", "loss_kind"}  # which earlier versions have not written
+        optional = {"resize", "score", "weight", "target", "targets", "loss_kind"}  # which earlier versions have not written
         for key in set(texts) - optional:
             self.refuses("train", "--resume", self.changed(**{key: None}), *out, says=("other.safetensors", key))
         for key, text, *says in (
@@ -248,6 +248,8 @@ class BadCheckpoints(Case):
             ("epoch", "99999999999999999999", "epoch"),
             ("steps", "9", "9 steps", "8 batches"),
             ("right", "5", "5 correct images of 0"),
+            ("weight", "5", "a weight of 5 for 0 images"),
+            ("weight", "-1", "a weight of -1"),
             ("images", "5", "position 0"),
             ("best_epoch", "2", "the best epoch is 2, but the last complete epoch is 1"),
             ("best_accuracy", "nan", "best_accuracy"),

@@ -56,12 +56,12 @@ rg_status rg_operator_get(int32_t index, rg_operator_info *info)
 RG_PRIVATE_API rg_status rg_operator_unknown(const char *name)
 {
     rg_similar similar = rg_similar_begin(name);
-    for (int32_t i = 0; rg_ops[i] != NULL; i++) /* they win where others are as similar */
-        rg_similar_try(&similar, rg_ops[i]->name);
     for (int32_t i = 0; rg_onnx_operators[i].name != NULL; i++)
         rg_similar_try(&similar, rg_onnx_operators[i].name);
     for (int32_t i = 0; i < rg_mps_count(); i++)
         rg_similar_try(&similar, rg_mps_get(i).name->name);
+    for (int32_t i = 0; rg_ops[i] != NULL; i++)
+        rg_similar_try(&similar, rg_ops[i]->name);
     char text[RG_SIMILAR_TEXT];
     return rg_fail(RG_INVALID_ARGUMENT, "there is no op or operator '%s'%s", name,
                    rg_similar_text(&similar, text));

@@ -12,7 +12,7 @@ rg_similar rg_similar_begin(const char *wanted)
 {
     rg_similar s = { .wanted = wanted };
     const size_t length = strlen(wanted);
-    s.distance = length < 4 ? 2 : (int32_t)(length / 3) + 1; /* below this it is similar */
+    s.distance = 2 * (length < 4 ? 2 : (int32_t)(length / 3) + 1); /* below this it is similar */
     return s;
 }
 
@@ -41,7 +41,11 @@ static int32_t edits(const char *a, const char *b)
 
 void rg_similar_try(rg_similar *s, const char *word)
 {
-    const int32_t distance = edits(s->wanted, word);
+    const int32_t count = edits(s->wanted, word);
+    if (count > LONGEST)
+        return;
+    /* twice the edits: of words that are as similar one that begins with the same case wins */
+    const int32_t distance = 2 * count + (word[0] != s->wanted[0]);
     if (distance >= s->distance)
         return;
     s->distance = distance;

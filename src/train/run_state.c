@@ -255,6 +255,9 @@ static rg_status check_counts(const source *s, const rg_run_state *c)
              "%s: the checkpoint counts %" PRId64 " correct images of %" PRId64
              " at position %" PRId64,
              s->path, c->right, c->images, c->position);
+    RG_CHECK(c->weight >= 0 && c->weight <= (double)c->images, RG_MALFORMED,
+             "%s: the checkpoint has a weight of %g for %" PRId64 " images", s->path, c->weight,
+             c->images);
     RG_CHECK(c->steps <= c->batches, RG_MALFORMED,
              "%s: the checkpoint has %" PRId64 " steps, more than its %" PRId64 " batches", s->path,
              c->steps, c->batches);
