@@ -306,10 +306,12 @@ const rg_strategy *const *const rg_conv_strategies[] = { strategies, NULL };
 static rg_status record(const rg_call *call, const rg_conv_pass *p)
 {
     rg_call own = *call;
+    rg_conv_pass pass = *p;
     own.op = &rg_op_conv;
+    pass.is_transpose = ((const rg_conv_kind *)call->op->own)->is_transpose;
     if (!rg_call_finds(&own, RG_CONV_DEPTHWISE, rg_conv_dtype(p))) /* a GPU chooses at launch */
-        return rg_conv_by_any.record(&own, p);
-    return rg_strategy_run(&own, strategies, p);
+        return rg_conv_by_any.record(&own, &pass);
+    return rg_strategy_run(&own, strategies, &pass);
 }
 
 /* ---- forward and gradient of the ops ---- */

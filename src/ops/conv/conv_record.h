@@ -98,6 +98,7 @@ typedef struct rg_conv_pass {
     rg_conv_shape shape;
     const rg_neuron_desc *neuron; /* or NULL */
     bool add;
+    bool is_transpose; /* of conv_transpose, whose weights may have another order */
 } rg_conv_pass;
 
 /* In the order in which they are asked; the last one is for any shape. */
@@ -106,6 +107,7 @@ typedef struct rg_conv_pass {
     STRATEGY(rg_conv_by_depthwise) \
     STRATEGY(rg_conv_by_lanes) \
     STRATEGY(rg_conv_by_grouped) \
+    STRATEGY(rg_conv_by_patches) \
     STRATEGY(rg_conv_by_pairs) \
     STRATEGY(rg_conv_by_panels) \
     STRATEGY(rg_conv_by_any)

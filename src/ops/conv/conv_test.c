@@ -33,6 +33,7 @@ static const rg_case cases[] = {
     { "groups-of-4-128-56", LEAN " groups=32" P1, "32,56,56,128 128,3,3,4", RG_CASE_BENCH },
     { "groups-of-8-256-28", LEAN " groups=32" P1, "32,28,28,256 256,3,3,8", RG_CASE_BENCH },
     { "groups-of-16-512-14", LEAN " groups=32" P1, "32,14,14,512 512,3,3,16", RG_CASE_BENCH },
+    { "patches-16-768-224", LEAN " stride=16,16", "8,224,224,3 768,16,16,3", RG_CASE_BENCH },
     { "groups-1x1-3-of-80-28", LEAN " groups=3", "32,28,28,240 240,1,1,80", RG_CASE_BENCH },
 
     /* timed on a GPU */
@@ -56,6 +57,10 @@ static const rg_case cases[] = {
     { "5x5", "padding.policy=same", "2,8,7,6 9,5,5,6 9" },
     { "7x7-3", "stride=2,2" P3, "1,19,18,3 20,7,7,3 20" },
     { "1-d", "padding.left=2", "3,1,23,5 7,1,3,5 7" },
+    { "patches", "stride=16,16", "2,32,48,3 120,16,16,3 120" },
+    { "patches-nchw", LEAN " stride=16,16", "2,32,32,3 120,16,16,3", RG_CASE_NCHW },
+    { "patches-rest", LEAN " stride=16,16", "1,35,48,1 130,16,16,1" },
+    { "patches-neuron", "neuron.kind=gelu stride=2,4", "2,6,8,5 7,2,4,5 7" },
     { "many-in", "", "1,3,4,300 5,1,2,300 5" },
     { "many-out", "", "1,3,4,5 300,2,1,5 300" },
     { "tall", "groups=1" P1, "1,67,3,4 5,3,3,4 5" },

@@ -21,27 +21,39 @@ static bool needs_copy(const rg_tensor *tensor)
     return has_neighbours;
 }
 
+rg_status rg_channels_last_copy(const rg_call *call, const rg_tensor *given, bool read,
+                                rg_tensor **copy)
+{
+    rg_call own = { .op = &rg_op_transpose, .desc = call->desc, .commands = call->commands };
+    const rg_tensor_desc desc =
+        rg_tensor_desc_dense(given->desc.dtype, given->desc.rank, given->desc.dims);
+    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, copy));
+    if (!read)
+        return RG_OK;
+    const rg_move move = rg_move_make_same(&given->desc, &desc);
+    const rg_status status = rg_record_move(&own, RG_TRANSPOSE_MOVE, given, *copy, &move);
+    if (status == RG_OK)
+        return RG_OK;
+    rg_tensor_destroy(*copy);
+    *copy = NULL;
+    return status;
+}
+
 /* Replaces *tensor by a dense temporary if it needs one, with its elements if they are read. `copy`
  * is the temporary, or NULL. */
 static rg_status copy_in(rg_call *call, const rg_tensor **tensor, bool read, rg_tensor **copy)
 {
-    rg_call own = { .op = &rg_op_transpose, .desc = call->desc, .commands = call->commands };
     const rg_tensor *const given = *tensor;
     *copy = NULL;
     if (given == NULL || !needs_copy(given))
         return RG_OK;
-    const rg_tensor_desc desc =
-        rg_tensor_desc_dense(given->desc.dtype, given->desc.rank, given->desc.dims);
-    RG_TRY(rg_tensor_create_temporary(call->commands, &desc, copy));
+    RG_TRY(rg_channels_last_copy(call, given, read, copy));
     *tensor = *copy;
-    if (!read)
-        return RG_OK;
-    const rg_move move = rg_move_make_same(&given->desc, &desc);
-    return rg_record_move(&own, RG_TRANSPOSE_MOVE, given, *copy, &move);
+    return RG_OK;
 }
 
-/* Copies a result back, if there is a temporary for it. */
-static rg_status copy_out(rg_call *call, const rg_tensor *dense, const rg_tensor *given)
+rg_status rg_channels_last_copy_back(const rg_call *call, const rg_tensor *dense,
+                                     const rg_tensor *given)
 {
     rg_call own = { .op = &rg_op_transpose, .desc = call->desc, .commands = call->commands };
     if (dense == NULL)
@@ -69,7 +81,7 @@ rg_status rg_channels_last_forward(rg_call *call, rg_status (*run)(rg_call *call
     if (status == RG_OK)
         status = run(&dense);
     for (int32_t i = 0; i < call->outputs && status == RG_OK; i++)
-        status = copy_out(call, y[i], call->y[i]);
+        status = rg_channels_last_copy_back(call, y[i], call->y[i]);
     for (int32_t i = 0; i < call->inputs; i++)
         rg_tensor_destroy(x[i]);
     for (int32_t i = 0; i < call->outputs; i++)
@@ -108,7 +120,7 @@ rg_status rg_channels_last_gradient(rg_call *call, rg_status (*run)(rg_call *cal
     if (status == RG_OK)
         status = run(&dense);
     for (int32_t i = 0; i < call->inputs && status == RG_OK; i++)
-        status = copy_out(call, dx[i], call->dx[i]);
+        status = rg_channels_last_copy_back(call, dx[i], call->dx[i]);
     for (int32_t i = 0; i < MOST; i++)
         rg_tensor_destroy(copies[i]);
     for (int32_t i = 0; i < call->inputs; i++)

@@ -13,4 +13,11 @@
 rg_status rg_channels_last_forward(rg_call *call, rg_status (*run)(rg_call *call));
 rg_status rg_channels_last_gradient(rg_call *call, rg_status (*run)(rg_call *call));
 
+/* A dense temporary for a tensor, with its elements if they are read; the caller destroys it. */
+rg_status rg_channels_last_copy(const rg_call *call, const rg_tensor *given, bool read,
+                                rg_tensor **copy);
+/* Copies a result from its temporary; NULL: there is none. */
+rg_status rg_channels_last_copy_back(const rg_call *call, const rg_tensor *dense,
+                                     const rg_tensor *given);
+
 #endif
