@@ -104,7 +104,7 @@ RG_INLINE vreal exp_scale(vreal e, vuint k_bits)
  * Each power of two is a normal number wherever the result is not 0 or infinity, and the second
  * product rounds to a subnormal once. With k + 2 BIAS in k_bits, one exponent is its half, the
  * other the rest. Where there is an instruction for e 2^k it does all of this. */
-RG_INLINE vreal vexp(vreal x)
+RG_INLINE_LONG vreal vexp(vreal x)
 {
     const vreal least = vset(RG_REAL_F64 ? -746 : -104); /* e^x is 0 */
     const vreal most = vset(RG_REAL_F64 ? 710 : 89);     /* e^x is infinity */
@@ -117,7 +117,7 @@ RG_INLINE vreal vexp(vreal x)
 #if !RG_REAL_F64
 /* e^x for x <= 0 and results of 16 bits: within 2^-17 of the value (2^-16.5 where vfma rounds
  * twice), which f16 and bf16 round off. One step of reduction and three coefficients do. */
-RG_INLINE vreal vexp_short(vreal x)
+RG_INLINE_LONG vreal vexp_short(vreal x)
 {
     const vreal big = exp_big(2 * RG_BIAS), least = vset(-104); /* e^x is 0 */
     const vreal z = vmax(least, x), sum = vfma(z, vset((real)RG_LOG2_E), big), k = sum - big;
@@ -127,7 +127,7 @@ RG_INLINE vreal vexp_short(vreal x)
     return exp_scale(e, (vuint)sum);
 }
 #else
-RG_INLINE vreal vexp_short(vreal x) /* double has no results of 16 bits */
+RG_INLINE_LONG vreal vexp_short(vreal x) /* double has no results of 16 bits */
 {
     return vexp(x);
 }
@@ -145,7 +145,7 @@ RG_INLINE vreal exp2_reduce(vreal v, const int offset, vuint *k_bits)
 }
 
 /* 2^v for v <= 0, within 1.25 ULP where that is a normal number. */
-RG_INLINE vreal vexp2(vreal v)
+RG_INLINE_LONG vreal vexp2(vreal v)
 {
     static const real c[] = {
         1, 0x1.62e43p-1, 0x1.ebfbdcp-3, 0x1.c6af7cp-5, 0x1.3b2dep-7, 0x1.5f082ep-10, 0x1.416b52p-13
@@ -163,7 +163,7 @@ RG_INLINE vreal exp2_series_short(vreal r)
 }
 
 /* 2^v within 2^-17, from -150, where it is 0, to 128, where it is infinity. */
-RG_INLINE vreal exp2_short(vreal v)
+RG_INLINE_LONG vreal exp2_short(vreal v)
 {
     vuint k_bits;
     const vreal r = exp2_reduce(v, 2 * RG_BIAS, &k_bits);
@@ -186,14 +186,14 @@ RG_INLINE vreal expm1_half(vreal x)
 }
 
 /* e^x - 1 within 2.5 ULP. */
-RG_INLINE vreal vexpm1(vreal x)
+RG_INLINE_LONG vreal vexpm1(vreal x)
 {
     const vreal tiny = vset(RG_REAL_F64 ? (real)0x1p-54 : (real)0x1p-25); /* e^x - 1 rounds to x */
     return vselect(vabs(x) < tiny, x, 2 * expm1_half(x));
 }
 
 /* 1 / (1 + e^-x) within 2.75 ULP, by e^-|x|, which cannot overflow. */
-RG_INLINE vreal vsigmoid(vreal x)
+RG_INLINE_LONG vreal vsigmoid(vreal x)
 {
     const vreal z = vexp(-vabs(x));
     return vselect(x < 0, z, vset(1)) / (1 + z);
@@ -202,7 +202,7 @@ RG_INLINE vreal vsigmoid(vreal x)
 /* tanh x within 3 ULP.
  *
  *      tanh |x| = |h| / (1 + h),   h = (e^(-2|x|) - 1) / 2 */
-RG_INLINE vreal vtanh(vreal x)
+RG_INLINE_LONG vreal vtanh(vreal x)
 {
     const vreal h = expm1_half(-2 * vabs(x));
     return vsigned(vabs(h) / (1 + h), x);
@@ -210,7 +210,7 @@ RG_INLINE vreal vtanh(vreal x)
 
 #if !RG_REAL_F64
 /* e^x - 1 for x <= 0 within 2^-15; anything above. As expm1_half, in powers of two. */
-RG_INLINE vreal vexpm1_short(vreal x)
+RG_INLINE_LONG vreal vexpm1_short(vreal x)
 {
     vuint k_bits;
     const vreal v = vmax(vset(-26), x * vset((real)RG_LOG2_E)); /* e^x - 1 is -1 */
@@ -220,7 +220,7 @@ RG_INLINE vreal vexpm1_short(vreal x)
 }
 
 /* 1 / (1 + e^-x) within 2^-13.5; 0 where e^-x is infinity. */
-RG_INLINE vreal vsigmoid_short(vreal x)
+RG_INLINE_LONG vreal vsigmoid_short(vreal x)
 {
     const vreal v = x * vset(-(real)RG_LOG2_E);
     return vrecip_short(1 + exp2_short(vmax(vset(-150), vmin(vset(128), v))));
@@ -235,7 +235,7 @@ RG_INLINE vreal vsigmoid_slope_short(vreal x, const real n, const real q)
 }
 
 /* tanh x within 2^-12.5, as x p(x^2) / q(x^2) to where f16 rounds it to 1. */
-RG_INLINE vreal vtanh_short(vreal x)
+RG_INLINE_LONG vreal vtanh_short(vreal x)
 {
     static const real p[] = { 0x1.fffb84p-1, 0x1.a7d76ap-4, 0x1.716ee0p-11 };
     static const real q[] = { 1, 0x1.bf10cep-2, 0x1.aee7cap-7 };
@@ -243,12 +243,12 @@ RG_INLINE vreal vtanh_short(vreal x)
     return s * horner(u, p, RG_COUNT(p)) * vrecip_short(horner(u, q, RG_COUNT(q)));
 }
 #else
-RG_INLINE vreal vexpm1_short(vreal x)
+RG_INLINE_LONG vreal vexpm1_short(vreal x)
 {
     return vexpm1(x);
 }
 
-RG_INLINE vreal vsigmoid_short(vreal x)
+RG_INLINE_LONG vreal vsigmoid_short(vreal x)
 {
     return vsigmoid(x);
 }
@@ -259,7 +259,7 @@ RG_INLINE vreal vsigmoid_slope_short(vreal x, const real n, const real q)
     return z * r * r / q;
 }
 
-RG_INLINE vreal vtanh_short(vreal x)
+RG_INLINE_LONG vreal vtanh_short(vreal x)
 {
     return vtanh(x);
 }
@@ -304,7 +304,7 @@ RG_INLINE vreal log_edges(vreal x, vreal y)
 }
 
 /* log x within 1.25 ULP. Subnormal numbers are scaled up first. */
-RG_INLINE vreal vlog(vreal x)
+RG_INLINE_LONG vreal vlog(vreal x)
 {
     const vint tiny = x < vset(RG_REAL_F64 ? (real)0x1p-1022 : (real)0x1p-126);
     const vreal scale = vset(RG_REAL_F64 ? (real)0x1p54 : (real)0x1p25);
@@ -319,7 +319,7 @@ RG_INLINE vreal vlog(vreal x)
  *      1 + x = u + c,   u = 2^e m,   log(1 + x) = e ln 2 + log(1 + f),   f = m - 1 + 2^-e c
  *
  * c is what the sum u lost to rounding, found exactly. Where e = 0, f is x itself. */
-RG_INLINE vreal vlog1p(vreal x)
+RG_INLINE_LONG vreal vlog1p(vreal x)
 {
     const vreal u = 1 + x, v = u - 1;
     const vreal c = (1 - (u - v)) + (x - v);
@@ -337,7 +337,7 @@ RG_INLINE vreal vlog1p(vreal x)
  *
  *      erf x = x + x p(x^2)          |x| < 1
  *      erf |x| = 1 - e^q(|x| - 2)    elsewhere; q(a - 2) fits log(1 - erf a) to where erf a is 1 */
-RG_INLINE vreal verf(vreal x)
+RG_INLINE_LONG vreal verf(vreal x)
 {
 #if RG_REAL_F64
     static const real p[] = {
@@ -380,24 +380,24 @@ RG_INLINE vreal verf(vreal x)
 
 #if RG_REAL_F64
 /* (1 + erf(x / sqrt 2)) / 2 within 1.5 ULP of 1/2, whatever its value. */
-RG_INLINE vreal vnormal(vreal x)
+RG_INLINE_LONG vreal vnormal(vreal x)
 {
     const vreal half = vset((real)0.5);
     return vfma(half, verf(x * vset((real)RG_SQRT_1_2)), half);
 }
 
 /* e^(-x^2 / 2) within 2 ULP of 1/2. */
-RG_INLINE vreal vbell(vreal x)
+RG_INLINE_LONG vreal vbell(vreal x)
 {
     return vexp(vset((real)-0.5) * x * x);
 }
 
-RG_INLINE vreal vnormal_short(vreal x)
+RG_INLINE_LONG vreal vnormal_short(vreal x)
 {
     return vnormal(x);
 }
 
-RG_INLINE vreal vnormal_slope_short(vreal x)
+RG_INLINE_LONG vreal vnormal_slope_short(vreal x)
 {
     return vfma(x * vset((real)RG_SQRT_1_2PI), vbell(x), vnormal(x));
 }
@@ -405,7 +405,7 @@ RG_INLINE vreal vnormal_slope_short(vreal x)
 /* (1 + erf(x / sqrt 2)) / 2 within 1.5 ULP of 1/2, whatever its value.
  *
  *      1 - erf(t / sqrt 2) = 2^(t q(t)),   t = |x| */
-RG_INLINE vreal vnormal(vreal x)
+RG_INLINE_LONG vreal vnormal(vreal x)
 {
     static const real q[] = { -0x1.26aeeap0,   -0x1.d63764p-2,  -0x1.ae61a8p-5, 0x1.d2e68ap-8,
                               -0x1.832d14p-13, -0x1.5c734ep-13, 0x1.269f58p-15, -0x1.4c7afcp-19 };
@@ -414,13 +414,13 @@ RG_INLINE vreal vnormal(vreal x)
 }
 
 /* e^(-x^2 / 2) within 2 ULP of 1/2. */
-RG_INLINE vreal vbell(vreal x)
+RG_INLINE_LONG vreal vbell(vreal x)
 {
     return vexp2(x * x * vset((real)(-0.5 * RG_LOG2_E)));
 }
 
 /* As vnormal, within 2^-14 of values above 2^-12, and of 2^-12 below. */
-RG_INLINE vreal vnormal_short(vreal x)
+RG_INLINE_LONG vreal vnormal_short(vreal x)
 {
     static const real q[] = {
         -1, -0x1.268212p0, -0x1.d89b24p-2, -0x1.9b1012p-5, 0x1.a4e676p-8, -0x1.92d0f8p-12
@@ -435,7 +435,7 @@ RG_INLINE vreal vnormal_short(vreal x)
  *      (0 or 1) + sign(x) e^(-t^2 / 2) h(t),   t = |x|
  *
  * h is a polynomial up to where the exponential is 0. As the definition it is NaN at infinity. */
-RG_INLINE vreal vnormal_slope_short(vreal x)
+RG_INLINE_LONG vreal vnormal_slope_short(vreal x)
 {
     static const real h[] = { -0x1.fff4aep-2, 0x1.97e7a8p-1, -0x1.f26fe2p-3,  0x1.df5fcp-4,
                               -0x1.552954p-5, 0x1.44407cp-7, -0x1.646986p-10, 0x1.50c0a4p-14 };

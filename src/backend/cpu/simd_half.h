@@ -31,12 +31,12 @@ RG_INLINE vuint vround_bf16(vreal a)
 #endif
 }
 
-RG_INLINE vhalf vbf16_of_real(vreal a)
+RG_INLINE_LONG vhalf vbf16_of_real(vreal a)
 {
     return __builtin_convertvector(vround_bf16(a) >> 16, vhalf);
 }
 
-RG_INLINE vreal vreal_of_f16(vhalf bits)
+RG_INLINE_LONG vreal vreal_of_f16(vhalf bits)
 {
 #if defined(__AVX512F__)
     return (vreal)_mm512_cvtph_ps((__m256i)bits);
@@ -52,7 +52,7 @@ RG_INLINE vreal vreal_of_f16(vhalf bits)
 #endif
 }
 
-RG_INLINE vhalf vf16_of_real(vreal a)
+RG_INLINE_LONG vhalf vf16_of_real(vreal a)
 {
 #if defined(__AVX512F__)
     return (vhalf)_mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT);

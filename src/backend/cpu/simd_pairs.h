@@ -21,7 +21,7 @@ typedef struct vpair {
  *
  * The upper halves of all elements go up by 1 where the lower halves, plus 1 if the upper one is
  * odd, exceed one half, and where that does not overflow a NaN. */
-RG_INLINE vuint vpack_bf16(vreal a, vreal b, const bool sums)
+RG_INLINE_LONG vuint vpack_bf16(vreal a, vreal b, const bool sums)
 {
 #if defined(__AVX512BW__)
     const __m512i x = (__m512i)a, y = (__m512i)b, upper = _mm512_set1_epi32((int)0xffff0000);

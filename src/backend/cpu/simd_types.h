@@ -38,6 +38,14 @@ typedef uintr vuint __attribute__((vector_size(RG_VECTOR_BYTES)));
 /* Kept out of line: rare, or shared by all storage types. */
 #define RG_OUTLINE static __attribute__((noinline, unused))
 
+/* What takes many instructions without AVX2, and is inlined hundreds of times: called in the lowest
+ * of several instruction sets, which few wait for. */
+#if RG_HAVE_X86_ISAS && !defined(__AVX2__) && !defined(RG_ONE_ISA)
+#define RG_INLINE_LONG RG_OUTLINE
+#else
+#define RG_INLINE_LONG RG_INLINE
+#endif
+
 #define RG_INFINITY ((real)__builtin_inf())
 
 #endif
