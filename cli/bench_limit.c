@@ -10,6 +10,7 @@
 #include <assert.h>
 
 #define RG_CPU_TABLES_limit(TABLE, real, isa) TABLE(limit, real, isa)
+#define RG_CPU_WIDE_F64_limit                 RG_CPU_TABLES_limit
 #define RG_CUDA_TABLES_limit(TABLE)           TABLE(limit)
 RG_KERNELS_DEFINE(limit)
 

@@ -129,12 +129,22 @@ function(rg_tables_of sources ending text all result)
     set(${result} "${lines}" PARENT_SCOPE)
 endfunction()
 
+# The folders whose kernels in double are compiled for AVX-512, too: those that compute much. The others wait for
+# memory, which AVX2 does as well, and what they do not have is looked for there.
+set(RG_WIDE_F64 conv contract matmul fused_neuron softmax neuron lrn local_contrast spatial_norm loss)
+
 set(RG_OPS_TABLES "")
 set(RG_CPU_TABLES "")
+set(RG_CPU_NARROW_TABLES "") # of which there is none of double and AVX-512
 set(RG_CUDA_TABLES "")
 macro(rg_define_tables name cpu cuda)
     rg_tables_of("${cpu}" "_cpu[.]c" "TABLE(@name@, real, isa)" RG_CPU_TABLES lines)
     string(APPEND RG_OPS_TABLES "#define RG_CPU_TABLES_${name}(TABLE, real, isa)${lines}\n")
+    if(NOT "${name}" IN_LIST RG_WIDE_F64)
+        rg_tables_of("${cpu}" "_cpu[.]c" "" RG_CPU_NARROW_TABLES none)
+        set(lines "")
+    endif()
+    string(APPEND RG_OPS_TABLES "#define RG_CPU_WIDE_F64_${name}(TABLE, real, isa)${lines}\n")
     rg_tables_of("${cuda}" "_cuda[.]cu" "TABLE(@name@)" RG_CUDA_TABLES lines)
     string(APPEND RG_OPS_TABLES "#define RG_CUDA_TABLES_${name}(TABLE)${lines}\n")
 endmacro()
@@ -159,12 +169,17 @@ file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tables/ops/op_tables.h CONTENT
 set(RG_KERNEL_LEVEL -O2)
 set(RG_RARE_KERNEL_LEVEL ${RG_QUICK} -fstrict-aliasing -finline-small-functions -findirect-inlining)
 
-# Sources compiled once for each instruction set and each real; appends to the list `objects`.
+# Sources compiled once for each instruction set and each real; appends to the list `objects`. With NARROW_F64
+# there are none of double and AVX-512, but where AVX-512 stands for all.
 function(rg_compile_isas name sources objects)
+    cmake_parse_arguments(PARSE_ARGV 3 arg NARROW_F64 "" "")
     set(RG_HARDEN_OPTIONS "")
     set(RG_FUZZ OFF) # for rg_target: an input chooses what ops record, and kernels follow
     foreach(isa ${RG_ISAS})
         foreach(real f32 f64)
+            if(arg_NARROW_F64 AND real STREQUAL f64 AND isa STREQUAL avx512 AND NOT RG_ONE_ISA)
+                continue()
+            endif()
             set(target ${name}_${real}_${isa})
             add_library(${target} OBJECT ${sources})
             rg_target(${target})
@@ -191,8 +206,12 @@ macro(rg_add_ops target)
     foreach(folder ${RG_OPS_FOLDERS})
         rg_folder_sources(${folder} host cpu cuda tests)
         target_sources(${target} PRIVATE ${host})
+        set(narrow NARROW_F64)
+        if(folder IN_LIST RG_WIDE_F64)
+            set(narrow "")
+        endif()
         if(cpu)
-            rg_compile_isas(rg_${folder} "${cpu}" RG_KERNEL_OBJECTS)
+            rg_compile_isas(rg_${folder} "${cpu}" RG_KERNEL_OBJECTS ${narrow})
         endif()
         if(cuda AND RG_HAVE_CUDA)
             rg_cuda_sources(rg_${folder}_cuda ${cuda})

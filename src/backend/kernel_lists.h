@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Gathers the kernel tables of an op's objects. RG_KERNELS_DEFINE(op) defines rg_kernels_<op> from
- * two macros that list the tables: RG_CPU_TABLES_<op>(TABLE, real, instruction set), of
- * TABLE(<name>, real, instruction set) each, and RG_CUDA_TABLES_<op>(TABLE). */
+ * macros that list the tables: RG_CPU_TABLES_<op>(TABLE, real, instruction set), of
+ * TABLE(<name>, real, instruction set) each, and RG_CUDA_TABLES_<op>(TABLE). RG_CPU_WIDE_F64_<op>
+ * is that of double and AVX-512, which may be empty: the backend goes on with AVX2. */
 #ifndef RG_BACKEND_KERNEL_LISTS_H
 #define RG_BACKEND_KERNEL_LISTS_H
 
@@ -10,12 +11,13 @@
 
 #define RG_CPU_DECLARE(name, real, isa) extern const rg_cpu_table rg_cpu_##name##_##real##_##isa;
 #define RG_CPU_ADDRESS(name, real, isa) &rg_cpu_##name##_##real##_##isa,
-#define RG_CPU_LIST(op, real, isa)                                                     \
-    RG_CPU_TABLES_##op(RG_CPU_DECLARE, real,                                           \
-                       isa) static const rg_cpu_table *const op##_##real##_##isa[] = { \
-        RG_CPU_TABLES_##op(RG_CPU_ADDRESS, real, isa) NULL                             \
-    };
-#define RG_CPU_LISTS(op, isa) RG_CPU_LIST(op, f32, isa) RG_CPU_LIST(op, f64, isa)
+#define RG_CPU_LIST(TABLES, op, real, isa)                                                       \
+    TABLES(RG_CPU_DECLARE, real, isa)                                                            \
+    static const rg_cpu_table *const op##_##real##_##isa[] = { TABLES(RG_CPU_ADDRESS, real, isa) \
+                                                                   NULL };
+#define RG_CPU_LISTS(op, isa)                     \
+    RG_CPU_LIST(RG_CPU_TABLES_##op, op, f32, isa) \
+    RG_CPU_LIST(RG_CPU_TABLES_##op, op, f64, isa)
 
 #ifdef RG_ONE_ISA /* stands for all */
 #define RG_ONE_NAME_(op, real, isa) op##_##real##_##isa
@@ -28,7 +30,11 @@
             RG_ONE_NAME(op, real, RG_ONE_ISA)                                 \
     }
 #elif RG_HAVE_AVX512
-#define RG_EVERY_LIST(op) RG_CPU_LISTS(op, base) RG_CPU_LISTS(op, avx2) RG_CPU_LISTS(op, avx512)
+#define RG_EVERY_LIST(op)                            \
+    RG_CPU_LISTS(op, base)                           \
+    RG_CPU_LISTS(op, avx2)                           \
+    RG_CPU_LIST(RG_CPU_TABLES_##op, op, f32, avx512) \
+    RG_CPU_LIST(RG_CPU_WIDE_F64_##op, op, f64, avx512)
 #define RG_EVERY_ISA(op, real)                                       \
     {                                                                \
         op##_##real##_base, op##_##real##_avx2, op##_##real##_avx512 \
