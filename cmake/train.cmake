@@ -76,7 +76,14 @@ target_sources(rg_train_objects PRIVATE
     src/onnx/export_shapes.c src/onnx/export_gradient.c src/onnx/export_shape_gradient.c
     src/onnx/export_layer_gradient.c)
 rg_target(rg_train_objects)
-target_compile_options(rg_train_objects PRIVATE ${RG_LOOPS})
+# Of what reads data, trains and writes tensors some loops are long. Nobody waits for the rest: the operators of
+# ONNX one by one, drawings and reports.
+file(GLOB quick RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS src/onnx/import*.c src/onnx/export*.c
+    src/train/draw_*.c src/train/report_*.c)
+get_target_property(loops rg_train_objects SOURCES)
+list(REMOVE_ITEM loops ${quick})
+set_property(SOURCE ${loops} APPEND PROPERTY COMPILE_OPTIONS ${RG_LOOPS})
+set_property(SOURCE ${quick} APPEND PROPERTY COMPILE_OPTIONS "$<$<CONFIG:Release>:${RG_QUICK}>")
 target_include_directories(rg_train_objects SYSTEM PRIVATE ${ZLIB_INCLUDE_DIRS} ${PNG_INCLUDE_DIRS}
     ${JPEG_INCLUDE_DIRS})
 
