@@ -4,6 +4,7 @@
 #include "cli/train_options.h"
 #include "cli/option_text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +52,8 @@ rg_status rg_open_model(const char *name, rg_model **model)
                            : status;
 }
 
-void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
+/* Parts of the table, in the order of the help text; each returns how many options it has. */
+static size_t run_options(rg_train_request *q, rg_option *table)
 {
     const rg_option options[] = {
         { "device", RG_OPTION_TEXT, &q->device, "NAME", "cpu, cuda or cuda:N (default cpu)" },
@@ -69,6 +71,14 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
           "launcher); none: every process is alone" },
         { "json", RG_OPTION_FLAG, &q->json, NULL, "print one JSON object per line" },
         { "help", RG_OPTION_FLAG, &q->help, NULL, "print this help" },
+    };
+    memcpy(table, options, sizeof options);
+    return sizeof options / sizeof options[0];
+}
+
+static size_t network_options(rg_train_request *q, rg_option *table)
+{
+    const rg_option options[] = {
         { "data", RG_OPTION_TEXT, &q->data, "PATH",
           "data set: folders of PNG, JPEG or WebP files, perhaps with masks, tar files, IDX, NPY or NPZ "
           "files (default fashion-mnist)" },
@@ -77,6 +87,14 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
         { "model", RG_OPTION_TEXT, &q->model, "NAME",
           "lenet, small, mlp, resnet, a model file or an ONNX model (default lenet)" },
         { "dtype", RG_OPTION_TEXT, &q->dtype, "DTYPE", "f32, f64, bf16 or f16 (default f32)" },
+    };
+    memcpy(table, options, sizeof options);
+    return sizeof options / sizeof options[0];
+}
+
+static size_t step_options(rg_train_request *q, rg_option *table)
+{
+    const rg_option options[] = {
         { "epochs", RG_OPTION_COUNT, &q->epochs, "N", "number of epochs (default 6)" },
         { "batch", RG_OPTION_COUNT, &q->batch, "N", "batch size in images (default 64)" },
         { "accumulate", RG_OPTION_COUNT, &q->accumulate, "N",
@@ -116,6 +134,14 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
         { "mirror", RG_OPTION_FLAG, &q->mirror, NULL,
           "mirror half of the training images, chosen at random" },
         { "seed", RG_OPTION_COUNT, &q->seed, "N", "seed of all random numbers (default 1)" },
+    };
+    memcpy(table, options, sizeof options);
+    return sizeof options / sizeof options[0];
+}
+
+static size_t start_options(rg_train_request *q, rg_option *table)
+{
+    const rg_option options[] = {
         { "weights", RG_OPTION_TEXT, &q->weights, "FILE",
           "start with weights of a safetensors file: of PyTorch, or a checkpoint" },
         { "head", RG_OPTION_TEXT, &q->head, "N",
@@ -127,11 +153,20 @@ void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
           "learning rates of parameters, PATTERN=X,...; or --rate PATTERN=X for each" },
         { "normalize", RG_OPTION_TEXT, &q->normalize, "NAME",
           "mean and deviation of pixels: data (default), imagenet or none" },
-        { NULL, RG_OPTION_FLAG, NULL, NULL, NULL },
     };
-    _Static_assert(sizeof options / sizeof options[0] <= RG_TRAIN_OPTIONS,
-                   "the table is large enough");
     memcpy(table, options, sizeof options);
+    return sizeof options / sizeof options[0];
+}
+
+void rg_train_options(rg_train_request *q, rg_option table[RG_TRAIN_OPTIONS])
+{
+    size_t count = run_options(q, table);
+    assert(count == OF_THIS_RUN);
+    count += network_options(q, table + count);
+    count += step_options(q, table + count);
+    count += start_options(q, table + count);
+    assert(count < RG_TRAIN_OPTIONS);
+    table[count] = (rg_option){ 0 };
 }
 
 /* ---- in checkpoints ---- */

@@ -49,6 +49,39 @@ static bool same_images(const images *a, const images *b)
 
 /* ---- joined, apart, one by one ---- */
 
+/* The forms that allocate their results, beside calls image by image into `one`. */
+static void test_allocated(rig *r, const rg_kernel *kernel, const images x[3], const images dy[3],
+                           const images *one_y, const images *one_dx)
+{
+    rg_tensor *made[IMAGES], *made_dx[IMAGES];
+    for (int temporary = 0; temporary < 2; temporary++) {
+        char *out = calloc(IMAGES, bytes_of(x[0].of[0]));
+        EXPECT_OK(rg_kernel_forward_alloc(kernel, r->commands, IMAGES, x[temporary].of, temporary,
+                                          made, NULL));
+        EXPECT_OK(rg_kernel_gradient_alloc(kernel, r->commands, IMAGES, dy[0].of, NULL, made, NULL,
+                                           1, temporary, made_dx));
+        for (int n = 0; n < IMAGES; n++) {
+            const size_t bytes = bytes_of(x[0].of[n]);
+            EXPECT(rg_tensor_is_temporary(made[n]) == temporary);
+            EXPECT_OK(rg_commands_read(r->commands, made_dx[n], out + (size_t)n * bytes, bytes,
+                                       RG_LAYOUT_SAME));
+        }
+        for (int n = 0; n < IMAGES; n++)
+            EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &dy[2].of[n], NULL, &one_y->of[n],
+                                         NULL, &one_dx->of[n], 0));
+        EXPECT_OK(rig_run(r));
+        for (int n = 0; n < IMAGES; n++) {
+            const size_t bytes = bytes_of(one_dx->of[n]);
+            char *wanted = elements_of(one_dx->of[n]);
+            EXPECT(memcmp(out + (size_t)n * bytes, wanted, bytes) == 0);
+            free(wanted);
+            rg_tensor_destroy(made[n]);
+            rg_tensor_destroy(made_dx[n]);
+        }
+        free(out);
+    }
+}
+
 static void test_forms(rig *r, rg_dtype dtype, rg_softmax_kind kind, int64_t axis)
 {
     rg_kernel *kernel = softmax_of(r->device, kind, axis);
@@ -75,33 +108,7 @@ static void test_forms(rig *r, rg_dtype dtype, rg_softmax_kind kind, int64_t axi
         EXPECT(same_images(&y[form], &y[2]));
         EXPECT(same_images(&dx[form], &dx[2]));
     }
-    rg_tensor *made[IMAGES], *made_dx[IMAGES]; /* and the forms that allocate */
-    for (int temporary = 0; temporary < 2; temporary++) {
-        char *out = calloc(IMAGES, bytes_of(x[0].of[0]));
-        EXPECT_OK(rg_kernel_forward_alloc(kernel, r->commands, IMAGES, x[temporary].of, temporary,
-                                          made, NULL));
-        EXPECT_OK(rg_kernel_gradient_alloc(kernel, r->commands, IMAGES, dy[0].of, NULL, made, NULL,
-                                           1, temporary, made_dx));
-        for (int n = 0; n < IMAGES; n++) {
-            const size_t bytes = bytes_of(x[0].of[n]);
-            EXPECT(rg_tensor_is_temporary(made[n]) == temporary);
-            EXPECT_OK(rg_commands_read(r->commands, made_dx[n], out + (size_t)n * bytes, bytes,
-                                       RG_LAYOUT_SAME));
-        }
-        for (int n = 0; n < IMAGES; n++)
-            EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &dy[2].of[n], NULL, &y[2].of[n], NULL,
-                                         &dx[2].of[n], 0));
-        EXPECT_OK(rig_run(r));
-        for (int n = 0; n < IMAGES; n++) {
-            char *wanted = elements_of(dx[2].of[n]);
-            EXPECT(memcmp(out + (size_t)n * bytes_of(dx[2].of[n]), wanted, bytes_of(dx[2].of[n])) ==
-                   0);
-            free(wanted);
-            rg_tensor_destroy(made[n]);
-            rg_tensor_destroy(made_dx[n]);
-        }
-        free(out);
-    }
+    test_allocated(r, kernel, x, dy, &y[2], &dx[2]);
     for (int form = 0; form < 3; form++) {
         images_free(&x[form]);
         images_free(&y[form]);

@@ -215,92 +215,91 @@ static void test_damaged(void)
 #define TANH       "{\"op\": \"neuron\", \"label\": \"a\", \"x\": [\"x\"]}"
 #define NODES(...) HEAD "\"nodes\": [" __VA_ARGS__ "]}"
 
+static const struct {
+    const char *text, *words;
+} refused[] = {
+    { "", "line 1" },
+    { "[]", "line 1, column 1: a graph must be an object" },
+    { "{}", "\"retrograde\": 1" },
+    { "{\"retrograde\": 2}", "\"retrograde\": 1" },
+    { "{\"retrograde\": 1, \"other\": 1}", "no \"other\"" },
+    { "{\"retrograde\": 1, \"sources\": [\"x\", \"x\"]}", "two values with the name 'x'" },
+    { "{\"retrograde\": 1, \"sources\": [\"\"]}", "needs a name" },
+    { "{\"retrograde\": 1, \"sources\": \"x\"}", "\"sources\" must be an array" },
+    { "{\"retrograde\": 1, \"sources\": [1]}", "a source must be a string, its name" },
+    { HEAD "\"parameters\": [{\"name\": \"x\", \"dtype\": \"f32\", \"dims\": []}]}", "'x'" },
+    { HEAD "\"parameters\": [{\"name\": \"w\", \"dtype\": \"f31\", \"dims\": []}]}", "f31" },
+    { HEAD "\"parameters\": [{\"name\": \"w\", \"dtype\": \"f32\", \"dims\": [-1]}]}", "w" },
+    { HEAD "\"parameters\": [{\"name\": \"w\", \"dtype\": \"f32\", \"dims\": [1.5]}]}", "whole" },
+    { HEAD "\"parameters\": [{\"name\": \"w\", \"dtype\": \"f32\", "
+           "\"dims\": [4611686018427387904, 4]}]}",
+      "w" },
+    { HEAD "\"parameters\": [{\"name\": \"w\", \"dtype\": \"f32\", "
+           "\"dims\": [99999999999999999999]}]}",
+      "whole number" },
+    { HEAD "\"parameters\": [{\"name\": \"w\", \"dtype\": \"f32\", "
+           "\"dims\": [1,1,1,1,1,1,1,1,1]}]}",
+      "at most 8" },
+    { NODES("1"), "a node must be an object" },
+    { NODES("{\"op\": \"none\", \"x\": [\"x\"]}"), "unknown op \"none\"" },
+    { NODES("{\"op\": \"MPSCNNNeuron\", \"x\": [\"x\"]}"), "unknown op" },
+    { NODES("{\"op\": \"neuron\"}"), "\"x\"" },
+    { NODES("{\"op\": \"neuron\", \"x\": []}"),
+      "line 1, column 47: neuron_0 needs 1 value (x), but 0 were given" },
+    { NODES("{\"op\": \"neuron\", \"x\": [\"x\", \"x\"]}"),
+      "line 1, column 47: neuron_0 needs 1 value (x), but 2 were given" },
+    { NODES("{\"op\": \"neuron\", \"x\": [null]}"), "x is NULL" },
+    { NODES("{\"op\": \"neuron\", \"x\": [\"y\"]}"), "unknown source or parameter \"y\"" },
+    { NODES("{\"op\": \"neuron\", \"x\": [[\"a\", 0]], \"label\": \"a\"}"), "called \"a\"" },
+    { NODES("{\"op\": \"neuron\", \"x\": [[\"b\", 0]], \"label\": \"a\"},"
+            "{\"op\": \"neuron\", \"x\": [[\"a\", 0]], \"label\": \"b\"}"),
+      "no earlier node is called \"b\"" },
+    { NODES(TANH "," TANH), "rg_node_set_label: another node of the graph has the label 'a'" },
+    { NODES(TANH ",{\"op\": \"neuron\", \"x\": [[\"a\", 1]]}"), "no output 1" },
+    { NODES(TANH ",{\"op\": \"neuron\", \"x\": [[\"a\", -1]]}"), "no output -1" },
+    { NODES(TANH ",{\"op\": \"neuron\", \"x\": [[\"a\"]]}"), "[\"label\", number]" },
+    { NODES("{\"op\": \"neuron\", \"x\": [\"x\"], \"desc\": {\"kind\": \"?\"}}"), "kind" },
+    { NODES("{\"op\": \"dropout\", \"x\": [\"x\"], \"desc\": {\"keep\": 2}}"), "keep" },
+    { NODES("{\"op\": \"neuron\", \"x\": [\"x\"], \"more\": 1}"), "no \"more\"" },
+    { NODES("{\"op\": \"neuron\", \"x\": [{\"constant\": 1}]}"), "like" },
+    { NODES("{\"op\": \"neuron\", \"x\": [{\"constant\": \"x\", \"like\": \"x\"}]}"), "number" },
+    { NODES(TANH ",{\"op\": \"neuron\", \"gradient_of\": \"b\"}"), "called \"b\"" },
+    { NODES(TANH ",{\"op\": \"softmax\", \"gradient_of\": \"a\"}"),
+      "line 1, column 123: \"a\" is not a forward node of the op softmax" },
+    { NODES(TANH ",{\"op\": \"neuron\", \"gradient_of\": \"a\"}"), "\"dy\"" },
+    { NODES(TANH ",{\"op\": \"neuron\", \"gradient_of\": \"a\", \"dy\": []}"),
+      "\"dy\" has 0 values; it must have 1" },
+    { NODES(TANH ",{\"op\": \"neuron\", \"gradient_of\": \"a\", \"dy\": [\"x\"]}"), "wanted" },
+    { NODES(TANH ",{\"op\": \"neuron\", \"gradient_of\": \"a\", \"dy\": [\"x\"], "
+                 "\"wanted\": [1]}"),
+      "1 inputs" },
+    { NODES(TANH ",{\"op\": \"neuron\", \"gradient_of\": \"a\", \"dy\": [\"x\"], "
+                 "\"wanted\": [64]}"),
+      "the input 64 does not exist" },
+    { NODES("{\"op\": \"sgd\", \"gradient_of\": null, \"dy\": [\"x\"], \"x\": [\"x\", \"x\", "
+            "\"x\"], \"y\": [null], \"wanted\": [0]}"),
+      "no gradient" },
+    { HEAD "\"results\": [{\"name\": \"r\", \"value\": \"y\"}]}", "\"y\"" },
+    { HEAD "\"results\": [{\"name\": \"r\"}]}", "\"value\"" },
+    { HEAD "\"results\": [{\"name\": \"r\", \"value\": \"x\"}, {\"name\": \"r\", \"value\": "
+           "\"x\"}]}",
+      "two results" },
+    { HEAD "\"states\": [{\"name\": \"s\", \"node\": \"n\"}]}", "\"n\"" },
+    { HEAD "\"assignments\": [[\"x\", \"x\"]]}",
+      "rg_graph_assign: only a parameter can be assigned to" },
+    { HEAD "\"assignments\": [[\"x\"]]}", "two values" },
+    { HEAD "\"stops\": [0]}", "expected a value" },
+};
+
 static void test_refused(void)
 {
-    static const struct {
-        const char *text, *words;
-    } cases[] = {
-        { "", "line 1" },
-        { "[]", "line 1, column 1: a graph must be an object" },
-        { "{}", "\"retrograde\": 1" },
-        { "{\"retrograde\": 2}", "\"retrograde\": 1" },
-        { "{\"retrograde\": 1, \"other\": 1}", "no \"other\"" },
-        { "{\"retrograde\": 1, \"sources\": [\"x\", \"x\"]}", "two values with the name 'x'" },
-        { "{\"retrograde\": 1, \"sources\": [\"\"]}", "needs a name" },
-        { "{\"retrograde\": 1, \"sources\": \"x\"}", "\"sources\" must be an array" },
-        { "{\"retrograde\": 1, \"sources\": [1]}", "a source must be a string, its name" },
-        { HEAD "\"parameters\": [{\"name\": \"x\", \"dtype\": \"f32\", \"dims\": []}]}", "'x'" },
-        { HEAD "\"parameters\": [{\"name\": \"w\", \"dtype\": \"f31\", \"dims\": []}]}", "f31" },
-        { HEAD "\"parameters\": [{\"name\": \"w\", \"dtype\": \"f32\", \"dims\": [-1]}]}", "w" },
-        { HEAD "\"parameters\": [{\"name\": \"w\", \"dtype\": \"f32\", \"dims\": [1.5]}]}",
-          "whole" },
-        { HEAD "\"parameters\": [{\"name\": \"w\", \"dtype\": \"f32\", "
-               "\"dims\": [4611686018427387904, 4]}]}",
-          "w" },
-        { HEAD "\"parameters\": [{\"name\": \"w\", \"dtype\": \"f32\", "
-               "\"dims\": [99999999999999999999]}]}",
-          "whole number" },
-        { HEAD "\"parameters\": [{\"name\": \"w\", \"dtype\": \"f32\", "
-               "\"dims\": [1,1,1,1,1,1,1,1,1]}]}",
-          "at most 8" },
-        { NODES("1"), "a node must be an object" },
-        { NODES("{\"op\": \"none\", \"x\": [\"x\"]}"), "unknown op \"none\"" },
-        { NODES("{\"op\": \"MPSCNNNeuron\", \"x\": [\"x\"]}"), "unknown op" },
-        { NODES("{\"op\": \"neuron\"}"), "\"x\"" },
-        { NODES("{\"op\": \"neuron\", \"x\": []}"),
-          "line 1, column 47: neuron_0 needs 1 value (x), but 0 were given" },
-        { NODES("{\"op\": \"neuron\", \"x\": [\"x\", \"x\"]}"),
-          "line 1, column 47: neuron_0 needs 1 value (x), but 2 were given" },
-        { NODES("{\"op\": \"neuron\", \"x\": [null]}"), "x is NULL" },
-        { NODES("{\"op\": \"neuron\", \"x\": [\"y\"]}"), "unknown source or parameter \"y\"" },
-        { NODES("{\"op\": \"neuron\", \"x\": [[\"a\", 0]], \"label\": \"a\"}"), "called \"a\"" },
-        { NODES("{\"op\": \"neuron\", \"x\": [[\"b\", 0]], \"label\": \"a\"},"
-                "{\"op\": \"neuron\", \"x\": [[\"a\", 0]], \"label\": \"b\"}"),
-          "no earlier node is called \"b\"" },
-        { NODES(TANH "," TANH), "rg_node_set_label: another node of the graph has the label 'a'" },
-        { NODES(TANH ",{\"op\": \"neuron\", \"x\": [[\"a\", 1]]}"), "no output 1" },
-        { NODES(TANH ",{\"op\": \"neuron\", \"x\": [[\"a\", -1]]}"), "no output -1" },
-        { NODES(TANH ",{\"op\": \"neuron\", \"x\": [[\"a\"]]}"), "[\"label\", number]" },
-        { NODES("{\"op\": \"neuron\", \"x\": [\"x\"], \"desc\": {\"kind\": \"?\"}}"), "kind" },
-        { NODES("{\"op\": \"dropout\", \"x\": [\"x\"], \"desc\": {\"keep\": 2}}"), "keep" },
-        { NODES("{\"op\": \"neuron\", \"x\": [\"x\"], \"more\": 1}"), "no \"more\"" },
-        { NODES("{\"op\": \"neuron\", \"x\": [{\"constant\": 1}]}"), "like" },
-        { NODES("{\"op\": \"neuron\", \"x\": [{\"constant\": \"x\", \"like\": \"x\"}]}"),
-          "number" },
-        { NODES(TANH ",{\"op\": \"neuron\", \"gradient_of\": \"b\"}"), "called \"b\"" },
-        { NODES(TANH ",{\"op\": \"softmax\", \"gradient_of\": \"a\"}"),
-          "line 1, column 123: \"a\" is not a forward node of the op softmax" },
-        { NODES(TANH ",{\"op\": \"neuron\", \"gradient_of\": \"a\"}"), "\"dy\"" },
-        { NODES(TANH ",{\"op\": \"neuron\", \"gradient_of\": \"a\", \"dy\": []}"),
-          "\"dy\" has 0 values; it must have 1" },
-        { NODES(TANH ",{\"op\": \"neuron\", \"gradient_of\": \"a\", \"dy\": [\"x\"]}"), "wanted" },
-        { NODES(TANH ",{\"op\": \"neuron\", \"gradient_of\": \"a\", \"dy\": [\"x\"], "
-                     "\"wanted\": [1]}"),
-          "1 inputs" },
-        { NODES(TANH ",{\"op\": \"neuron\", \"gradient_of\": \"a\", \"dy\": [\"x\"], "
-                     "\"wanted\": [64]}"),
-          "the input 64 does not exist" },
-        { NODES("{\"op\": \"sgd\", \"gradient_of\": null, \"dy\": [\"x\"], \"x\": [\"x\", \"x\", "
-                "\"x\"], \"y\": [null], \"wanted\": [0]}"),
-          "no gradient" },
-        { HEAD "\"results\": [{\"name\": \"r\", \"value\": \"y\"}]}", "\"y\"" },
-        { HEAD "\"results\": [{\"name\": \"r\"}]}", "\"value\"" },
-        { HEAD "\"results\": [{\"name\": \"r\", \"value\": \"x\"}, {\"name\": \"r\", \"value\": "
-               "\"x\"}]}",
-          "two results" },
-        { HEAD "\"states\": [{\"name\": \"s\", \"node\": \"n\"}]}", "\"n\"" },
-        { HEAD "\"assignments\": [[\"x\", \"x\"]]}",
-          "rg_graph_assign: only a parameter can be assigned to" },
-        { HEAD "\"assignments\": [[\"x\"]]}", "two values" },
-        { HEAD "\"stops\": [0]}", "expected a value" },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         rg_graph *graph = NULL;
-        EXPECT_FAILS(rg_graph_from_json(cases[i].text, strlen(cases[i].text), &graph), RG_MALFORMED,
-                     cases[i].words);
+        EXPECT_FAILS(rg_graph_from_json(refused[i].text, strlen(refused[i].text), &graph),
+                     RG_MALFORMED, refused[i].words);
         EXPECT(strstr(rg_error_text(), "column") != NULL && graph == NULL);
-        if (strstr(rg_error_text(), cases[i].words) == NULL)
-            printf("case %zu: %s\n", i, cases[i].text);
+        if (strstr(rg_error_text(), refused[i].words) == NULL)
+            printf("case %zu: %s\n", i, refused[i].text);
     }
     rg_graph *graph = NULL;
     EXPECT_FAILS(rg_graph_from_json(NULL, 0, &graph), RG_INVALID_ARGUMENT, "NULL");

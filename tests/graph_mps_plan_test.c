@@ -199,10 +199,36 @@ static void test_async(rig *r)
     rg_graph_destroy(graph);
 }
 
+enum { COUNT = 3 }; /* images of a batch */
+
+/* Arguments that are refused, after which nothing is recorded. */
+static void expect_refused(rig *r, rg_plan *plan, rg_tensor *images[2 * COUNT])
+{
+    rg_tensor *odd = filled(r->device, RG_F64, 2, DIMS(3, 4), 9), *kept = images[1];
+    images[1] = odd;
+    EXPECT_FAILS(rg_plan_encode_batch(plan, r->commands, COUNT, images), RG_INVALID_ARGUMENT,
+                 "f64[3, 4] for image 1");
+    images[1] = NULL;
+    EXPECT_FAILS(rg_plan_encode_batch(plan, r->commands, COUNT, images), RG_INVALID_ARGUMENT,
+                 "image 1 is NULL");
+    EXPECT_FAILS(rg_plan_encode_batch(plan, r->commands, 0, images), RG_INVALID_ARGUMENT,
+                 "count must be between 1 and 2147483647, not 0");
+    rg_tensor *const bytes[2] = { tensor_of(r->device, RG_U8, 2, DIMS(2, 4)),
+                                  tensor_of(r->device, RG_U8, 2, DIMS(2, 4)) };
+    EXPECT_FAILS(rg_plan_encode_batch(
+                     plan, r->commands, 2,
+                     (rg_tensor *[]){ bytes[0], bytes[1], images[COUNT], images[COUNT + 1] }),
+                 RG_UNSUPPORTED, "the source 'x' is u8, which no op reads");
+    images[1] = kept;
+    EXPECT_OK(rig_run(r));
+    rg_tensor_destroy(odd);
+    rg_tensor_destroy(bytes[0]);
+    rg_tensor_destroy(bytes[1]);
+}
+
 /* encodeBatchToCommandBuffer: separate images form one batch, with common statistics. */
 static void test_batch(rig *r)
 {
-    enum { COUNT = 3 };
     rg_graph *graph = graph_new();
     rg_batch_norm_desc norm = rg_batch_norm_desc_default();
     norm.gamma = norm.beta = false;
@@ -242,26 +268,7 @@ static void test_batch(rig *r)
     EXPECT(memcmp(apart[0], together[0], sizeof apart[0]) == 0);
     EXPECT(losses == bytes_of(f64_result(plan, "loss")));
     EXPECT(memcmp(apart[1], together[1], losses) == 0);
-    rg_tensor *odd = filled(r->device, RG_F64, 2, DIMS(3, 4), 9), *kept = images[1];
-    images[1] = odd;
-    EXPECT_FAILS(rg_plan_encode_batch(plan, r->commands, COUNT, images), RG_INVALID_ARGUMENT,
-                 "f64[3, 4] for image 1");
-    images[1] = NULL;
-    EXPECT_FAILS(rg_plan_encode_batch(plan, r->commands, COUNT, images), RG_INVALID_ARGUMENT,
-                 "image 1 is NULL");
-    EXPECT_FAILS(rg_plan_encode_batch(plan, r->commands, 0, images), RG_INVALID_ARGUMENT,
-                 "count must be between 1 and 2147483647, not 0");
-    rg_tensor *const bytes[2] = { tensor_of(r->device, RG_U8, 2, DIMS(2, 4)),
-                                  tensor_of(r->device, RG_U8, 2, DIMS(2, 4)) };
-    EXPECT_FAILS(rg_plan_encode_batch(
-                     plan, r->commands, 2,
-                     (rg_tensor *[]){ bytes[0], bytes[1], images[COUNT], images[COUNT + 1] }),
-                 RG_UNSUPPORTED, "the source 'x' is u8, which no op reads");
-    images[1] = kept;
-    EXPECT_OK(rig_run(r)); /* nothing of them was recorded */
-    rg_tensor_destroy(odd);
-    rg_tensor_destroy(bytes[0]);
-    rg_tensor_destroy(bytes[1]);
+    expect_refused(r, plan, images);
     for (int i = 0; i < 2 * COUNT; i++)
         rg_tensor_destroy(images[i]);
     rg_tensor_destroy(whole[0]);

@@ -260,6 +260,18 @@ static void test_shared_state(rig *r)
     rg_kernel_destroy(kernel);
 }
 
+/* x, w and b of two images, which share w and b. */
+static void fill_images(rig *r, rg_tensor *in[6])
+{
+    rg_tensor *w = filled(r->device, RG_F64, 4, DIMS(2, 1, 1, 3), 1);
+    rg_tensor *b = filled(r->device, RG_F64, 1, DIMS(2), 2);
+    for (int n = 0; n < 2; n++) {
+        in[n] = filled(r->device, RG_F64, 4, DIMS(1, 2, 2, 3), 3 + (uint64_t)n);
+        in[2 + n] = w;
+        in[4 + n] = b;
+    }
+}
+
 /* A convolution with a neuron that its state is needed for: images have dx of their own, and add
  * up dw and db in their order, as kernels do. */
 static void test_convolution(rig *r)
@@ -281,13 +293,7 @@ static void test_convolution(rig *r)
     rg_plan *plan = f64_plan(r->device, graph);
     rg_tensor *in[6], *y[2], *sources[8], *dx[6], *sums[3];
     rg_state *states[2];
-    rg_tensor *w = filled(r->device, RG_F64, 4, DIMS(2, 1, 1, 3), 1);
-    rg_tensor *b = filled(r->device, RG_F64, 1, DIMS(2), 2);
-    for (int n = 0; n < 2; n++) {
-        in[n] = filled(r->device, RG_F64, 4, DIMS(1, 2, 2, 3), 3 + (uint64_t)n);
-        in[2 + n] = w;
-        in[4 + n] = b;
-    }
+    fill_images(r, in);
     EXPECT_OK(rg_kernel_forward_alloc(kernel, r->commands, 2, in, false, y, states));
     for (int n = 0; n < 2; n++)
         sources[6 + n] = filled(r->device, RG_F64, 4, DIMS(1, 2, 2, 2), 6 + (uint64_t)n);
@@ -319,8 +325,8 @@ static void test_convolution(rig *r)
         rg_tensor_destroy(sums[1 + n]);
         rg_state_destroy(states[n]);
     }
-    rg_tensor_destroy(w);
-    rg_tensor_destroy(b);
+    rg_tensor_destroy(in[2]);
+    rg_tensor_destroy(in[4]);
     rg_kernel_destroy(kernel);
     rg_plan_destroy(plan);
     rg_graph_destroy(graph);

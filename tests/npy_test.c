@@ -248,66 +248,68 @@ static void test_written_bytes(void)
 
 /* ---- what is refused ---- */
 
-static void test_bad_dictionaries(void)
-{
 #define REST ", 'fortran_order': False, 'shape': (6,), }"
 #define HEAD "{'descr': '<f4', 'fortran_order': False, 'shape': "
-    static const struct {
-        const char *dictionary, *words;
-        rg_status status;
-    } cases[] = {
-        { "", "not a dictionary", RG_MALFORMED },
-        { "[]", "not a dictionary", RG_MALFORMED },
-        { "{}", "lacks descr", RG_MALFORMED },
-        { "{'descr': ''" REST,
-          "the element type is ''; f2, f4, f8, u1, b1, i4 and i8 are supported", RG_MALFORMED },
-        { "{'descr': '<'" REST,
-          "the element type is '<'; f2, f4, f8, u1, b1, i4 and i8 are supported", RG_MALFORMED },
-        { "{'descr': '<ixy'" REST,
-          "the element type is '<ixy'; f2, f4, f8, u1, b1, i4 and i8 are supported", RG_MALFORMED },
-        { "{'descr': 'f4'" REST,
-          "the element type is 'f4'; f2, f4, f8, u1, b1, i4 and i8 are supported", RG_MALFORMED },
-        { "{'descr': '<f4444444444444444444444444'" REST, "unknown string", RG_MALFORMED },
-        { "{'descr': '<c8'" REST,
-          "the element type is '<c8'; f2, f4, f8, u1, b1, i4 and i8 are supported",
-          RG_UNSUPPORTED },
-        { "{'descr': '|O'" REST,
-          "the element type is '|O'; f2, f4, f8, u1, b1, i4 and i8 are supported", RG_MALFORMED },
-        { "{'descr': [('a', '<f4')]" REST, "lacks a string", RG_MALFORMED },
-        { "{'descr': '<f4" REST, "unknown string", RG_MALFORMED },
-        { "{'descr': '<f4', 'descr': '<f4'" REST, "descr twice", RG_MALFORMED },
-        { "{'descr': '<f4', 'other': 1" REST, "unknown key 'other'", RG_MALFORMED },
-        { "{'descr': '<f4' 'shape': (6,)}", "lacks ',' or '}'", RG_MALFORMED },
-        { "{'descr' '<f4'" REST, "lacks ':'", RG_MALFORMED },
-        { "{'descr': '<f4', 'shape': (6,)}", "lacks fortran_order", RG_MALFORMED },
-        { "{'descr': '<f4', 'fortran_order': 0, 'shape': (6,)}", "neither", RG_MALFORMED },
-        { "{'descr': '<f4', 'fortran_order': False}", "lacks shape", RG_MALFORMED },
-        { HEAD "(6,), } x", "the NPY header has text after its dictionary", RG_MALFORMED },
-        { HEAD "(6,), ", "lacks a string", RG_MALFORMED },
-        { HEAD "6}", "not a tuple", RG_MALFORMED },
-        { HEAD "(6)}", "not a tuple", RG_MALFORMED },
-        { HEAD "[6]}", "not a tuple", RG_MALFORMED },
-        { HEAD "(2 3)}", "lacks ',' or ')'", RG_MALFORMED },
-        { HEAD "(,)}", "whole numbers", RG_MALFORMED },
-        { HEAD "(-6,)}", "whole numbers", RG_MALFORMED },
-        { HEAD "(6.0,)}", "lacks ',' or ')'", RG_MALFORMED },
-        { HEAD "(06,)}", "whole numbers", RG_MALFORMED },
-        { HEAD "(6, ", "whole numbers", RG_MALFORMED },
-        { HEAD "(5,)}", "declares 20 bytes", RG_MALFORMED },
-        { HEAD "(7,)}", "declares 28 bytes", RG_MALFORMED },
-        { HEAD "(1000000000000,)}", "but 24 follow", RG_MALFORMED },
-        { HEAD "(9223372036854775807,)}", "overflows", RG_MALFORMED },
-        { HEAD "(9223372036854775808,)}", "too large", RG_MALFORMED },
-        { HEAD "(4294967296, 4294967296)}", "overflows", RG_MALFORMED },
-        { HEAD "(2305843009213693952, 8, 6)}", "overflows", RG_MALFORMED },
-        { HEAD "(0, 4294967296, 4294967296)}", "overflows", RG_MALFORMED },
-        { HEAD "(1, 1, 1, 1, 1, 1, 1, 1, 6)}", "more than 8", RG_UNSUPPORTED },
-    };
+
+static const struct {
+    const char *dictionary, *words;
+    rg_status status;
+} bad_dictionaries[] = {
+    { "", "not a dictionary", RG_MALFORMED },
+    { "[]", "not a dictionary", RG_MALFORMED },
+    { "{}", "lacks descr", RG_MALFORMED },
+    { "{'descr': ''" REST, "the element type is ''; f2, f4, f8, u1, b1, i4 and i8 are supported",
+      RG_MALFORMED },
+    { "{'descr': '<'" REST, "the element type is '<'; f2, f4, f8, u1, b1, i4 and i8 are supported",
+      RG_MALFORMED },
+    { "{'descr': '<ixy'" REST,
+      "the element type is '<ixy'; f2, f4, f8, u1, b1, i4 and i8 are supported", RG_MALFORMED },
+    { "{'descr': 'f4'" REST,
+      "the element type is 'f4'; f2, f4, f8, u1, b1, i4 and i8 are supported", RG_MALFORMED },
+    { "{'descr': '<f4444444444444444444444444'" REST, "unknown string", RG_MALFORMED },
+    { "{'descr': '<c8'" REST,
+      "the element type is '<c8'; f2, f4, f8, u1, b1, i4 and i8 are supported", RG_UNSUPPORTED },
+    { "{'descr': '|O'" REST,
+      "the element type is '|O'; f2, f4, f8, u1, b1, i4 and i8 are supported", RG_MALFORMED },
+    { "{'descr': [('a', '<f4')]" REST, "lacks a string", RG_MALFORMED },
+    { "{'descr': '<f4" REST, "unknown string", RG_MALFORMED },
+    { "{'descr': '<f4', 'descr': '<f4'" REST, "descr twice", RG_MALFORMED },
+    { "{'descr': '<f4', 'other': 1" REST, "unknown key 'other'", RG_MALFORMED },
+    { "{'descr': '<f4' 'shape': (6,)}", "lacks ',' or '}'", RG_MALFORMED },
+    { "{'descr' '<f4'" REST, "lacks ':'", RG_MALFORMED },
+    { "{'descr': '<f4', 'shape': (6,)}", "lacks fortran_order", RG_MALFORMED },
+    { "{'descr': '<f4', 'fortran_order': 0, 'shape': (6,)}", "neither", RG_MALFORMED },
+    { "{'descr': '<f4', 'fortran_order': False}", "lacks shape", RG_MALFORMED },
+    { HEAD "(6,), } x", "the NPY header has text after its dictionary", RG_MALFORMED },
+    { HEAD "(6,), ", "lacks a string", RG_MALFORMED },
+    { HEAD "6}", "not a tuple", RG_MALFORMED },
+    { HEAD "(6)}", "not a tuple", RG_MALFORMED },
+    { HEAD "[6]}", "not a tuple", RG_MALFORMED },
+    { HEAD "(2 3)}", "lacks ',' or ')'", RG_MALFORMED },
+    { HEAD "(,)}", "whole numbers", RG_MALFORMED },
+    { HEAD "(-6,)}", "whole numbers", RG_MALFORMED },
+    { HEAD "(6.0,)}", "lacks ',' or ')'", RG_MALFORMED },
+    { HEAD "(06,)}", "whole numbers", RG_MALFORMED },
+    { HEAD "(6, ", "whole numbers", RG_MALFORMED },
+    { HEAD "(5,)}", "declares 20 bytes", RG_MALFORMED },
+    { HEAD "(7,)}", "declares 28 bytes", RG_MALFORMED },
+    { HEAD "(1000000000000,)}", "but 24 follow", RG_MALFORMED },
+    { HEAD "(9223372036854775807,)}", "overflows", RG_MALFORMED },
+    { HEAD "(9223372036854775808,)}", "too large", RG_MALFORMED },
+    { HEAD "(4294967296, 4294967296)}", "overflows", RG_MALFORMED },
+    { HEAD "(2305843009213693952, 8, 6)}", "overflows", RG_MALFORMED },
+    { HEAD "(0, 4294967296, 4294967296)}", "overflows", RG_MALFORMED },
+    { HEAD "(1, 1, 1, 1, 1, 1, 1, 1, 6)}", "more than 8", RG_UNSUPPORTED },
+};
+
+static void test_bad_dictionaries(void)
+{
     const float x[6] = { 0 };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const npy file = make_npy(1, cases[i].dictionary, x, sizeof x);
+    for (size_t i = 0; i < sizeof bad_dictionaries / sizeof bad_dictionaries[0]; i++) {
+        const npy file = make_npy(1, bad_dictionaries[i].dictionary, x, sizeof x);
         rg_tensor *tensor = NULL;
-        EXPECT_FAILS(load_bytes(file.bytes, file.size, &tensor), cases[i].status, cases[i].words);
+        EXPECT_FAILS(load_bytes(file.bytes, file.size, &tensor), bad_dictionaries[i].status,
+                     bad_dictionaries[i].words);
         EXPECT(strncmp(rg_error_text(), scratch_folder, strlen(scratch_folder)) == 0);
     }
 }

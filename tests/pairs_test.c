@@ -98,11 +98,15 @@ static rg_tensor *integers(rg_device *device, int32_t rank, const int64_t dims[]
     return tensor;
 }
 
-/* to(m, n) is the sum over k of from(m, k) by(k, n), by steps of m, n and k in each. Results of
- * more than 256 may be rounded, in f32 they are exact. */
-static void expect_sums(const rg_tensor *to, const rg_tensor *from, const rg_tensor *by, int64_t m,
-                        int64_t n, int64_t k, int64_t from_m, int64_t from_k, int64_t by_n,
-                        int64_t by_k)
+/* Lengths of a product, and how far apart its elements are. */
+typedef struct product_sums {
+    int64_t m, n, k, from_m, from_k, by_n, by_k;
+} product_sums;
+
+/* to(m, n) is the sum over k of from(m, k) by(k, n). Results of more than 256 may be rounded, in
+ * f32 they are exact. */
+static void expect_sums(const rg_tensor *to, const rg_tensor *from, const rg_tensor *by,
+                        product_sums p)
 {
     char *const result = elements_of(to);
     uint16_t *const x = (uint16_t *)(void *)elements_of(from);
@@ -110,13 +114,14 @@ static void expect_sums(const rg_tensor *to, const rg_tensor *from, const rg_ten
     rg_tensor_desc desc;
     rg_tensor_get_desc(to, &desc);
     int wrong = 0;
-    for (int64_t i = 0; i < m; i++) {
-        for (int64_t j = 0; j < n; j++) {
+    for (int64_t i = 0; i < p.m; i++) {
+        for (int64_t j = 0; j < p.n; j++) {
             float sum = 0, got;
-            for (int64_t e = 0; e < k; e++)
-                sum += float_of(x[i * from_m + e * from_k]) * float_of(w[j * by_n + e * by_k]);
-            got = desc.dtype == RG_F32 ? ((float *)(void *)result)[i * n + j]
-                                       : float_of(((uint16_t *)(void *)result)[i * n + j]);
+            for (int64_t e = 0; e < p.k; e++)
+                sum +=
+                    float_of(x[i * p.from_m + e * p.from_k]) * float_of(w[j * p.by_n + e * p.by_k]);
+            got = desc.dtype == RG_F32 ? ((float *)(void *)result)[i * p.n + j]
+                                       : float_of(((uint16_t *)(void *)result)[i * p.n + j]);
             wrong += sum - got > 0.5f || got - sum > 0.5f;
         }
     }
@@ -142,9 +147,9 @@ static void test_dense(void)
     EXPECT_OK(rg_kernel_forward(kernel, r.commands, x, &y, NULL));
     EXPECT_OK(rg_kernel_gradient(kernel, r.commands, &dy, x, NULL, NULL, dx, 0));
     EXPECT_OK(rig_run(&r));
-    expect_sums(y, x[0], x[1], BATCH, OUT, IN, IN, 1, IN, 1);
-    expect_sums(dx[0], dy, x[1], BATCH, IN, OUT, OUT, 1, 1, IN);
-    expect_sums(dx[1], dy, x[0], OUT, IN, BATCH, 1, OUT, 1, IN);
+    expect_sums(y, x[0], x[1], (product_sums){ BATCH, OUT, IN, IN, 1, IN, 1 });
+    expect_sums(dx[0], dy, x[1], (product_sums){ BATCH, IN, OUT, OUT, 1, 1, IN });
+    expect_sums(dx[1], dy, x[0], (product_sums){ OUT, IN, BATCH, 1, OUT, 1, IN });
     for (int i = 0; i < 2; i++) {
         rg_tensor_destroy(x[i]);
         rg_tensor_destroy(dx[i]);

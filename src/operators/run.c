@@ -81,18 +81,17 @@ rg_status rg_run_forward(rg_run *run, const rg_op *op, const void *desc, rg_tens
     return status;
 }
 
-/* dx[] may be the array of dy, x or y. */
-rg_status rg_run_gradient(rg_run *run, const rg_op *op, const void *desc, rg_tensor *const dy[],
-                          rg_tensor *const x[], rg_tensor *const y[], rg_state *state,
-                          uint64_t wanted, rg_tensor *dx[])
+rg_status rg_run_gradient(rg_run *run, const rg_op *op, const void *desc, const rg_run_reads *reads,
+                          rg_tensor *dx[])
 {
     rg_kernel *kernel;
     rg_tensor *made[RG_MAX_INPUTS];
     RG_TRY(named(run, rg_kernel_create(run->device, op, desc, &kernel)));
     const int32_t inputs = rg_kernel_inputs(kernel);
-    rg_status status =
-        named(run, rg_kernel_gradient_alloc(kernel, run->commands, 1, dy, x, y,
-                                            state != NULL ? &state : NULL, wanted, false, made));
+    rg_status status = rg_kernel_gradient_alloc(
+        kernel, run->commands, 1, reads->dy, reads->x, reads->y,
+        reads->state != NULL ? &reads->state : NULL, reads->wanted, false, made);
+    status = named(run, status);
     rg_kernel_destroy(kernel);
     for (int32_t i = 0; i < inputs && status == RG_OK; i++) {
         dx[i] = made[i];
@@ -316,6 +315,7 @@ rg_status rg_run_op(rg_run *run, rg_status (*convert)(const rg_onnx_node *node, 
         if (o.x[i] == NULL)
             RG_TRY(make_shape(run, &o, i));
     }
-    RG_TRY(rg_run_gradient(run, call->op, call->desc, o.dy, o.x, o.y, NULL, wanted, o.dx));
+    const rg_run_reads reads = { .dy = o.dy, .x = o.x, .y = o.y, .wanted = wanted };
+    RG_TRY(rg_run_gradient(run, call->op, call->desc, &reads, o.dx));
     return give_all(run, &o);
 }

@@ -33,9 +33,17 @@ rg_status rg_run_give(rg_run *run, int32_t output, rg_tensor *tensor);
 
 rg_status rg_run_forward(rg_run *run, const rg_op *op, const void *desc, rg_tensor *const x[],
                          rg_tensor *y[], rg_state **state);
-rg_status rg_run_gradient(rg_run *run, const rg_op *op, const void *desc, rg_tensor *const dy[],
-                          rg_tensor *const x[], rg_tensor *const y[], rg_state *state,
-                          uint64_t wanted, rg_tensor *dx[]);
+
+/* What a gradient reads, as in rg_kernel_gradient(), and a bit for each dx[i] to compute. */
+typedef struct rg_run_reads {
+    rg_tensor *const *dy, *const *x, *const *y;
+    rg_state *state;
+    uint64_t wanted;
+} rg_run_reads;
+
+/* dx[] may be the array of dy, x or y. */
+rg_status rg_run_gradient(rg_run *run, const rg_op *op, const void *desc, const rg_run_reads *reads,
+                          rg_tensor *dx[]);
 /* One input, one output. */
 rg_status rg_run_unary(rg_run *run, const rg_op *op, const void *desc, rg_tensor *x, rg_tensor **y);
 /* The op of the call alone, with the descriptor that `convert` completes. */

@@ -117,9 +117,11 @@ rg_status rg_run_loss_gradient(rg_run *run)
                  "%s: dY must be one number, as the loss is", run->node.type);
         RG_TRY(rg_run_reshape(run, dy, 0, run->shapes[0].dims, &dy));
     }
-    RG_TRY(rg_run_gradient(run, &rg_op_loss, &d, &dy, x, NULL, NULL, 1, dx));
+    const rg_run_reads of_loss = { .dy = &dy, .x = x, .wanted = 1 };
+    RG_TRY(rg_run_gradient(run, &rg_op_loss, &d, &of_loss, dx));
     softmax.kind = RG_SOFTMAX_LOG;
-    RG_TRY(rg_run_gradient(run, &rg_op_softmax, &softmax, dx, NULL, x, NULL, 1, dx));
+    const rg_run_reads of_softmax = { .dy = dx, .y = x, .wanted = 1 };
+    RG_TRY(rg_run_gradient(run, &rg_op_softmax, &softmax, &of_softmax, dx));
     RG_TRY(rg_run_restore(run, dx[0], RG_ONNX_LAST, &run->shapes[1], &dx[0]));
     return rg_run_give(run, 0, dx[0]);
 }
@@ -200,9 +202,9 @@ rg_status rg_run_dropout_gradient(rg_run *run)
     RG_TRY(status);
     status = fill_mask(run, state);
     state->filled = status == RG_OK;
+    const rg_run_reads reads = { .dy = run->in, .state = state, .wanted = 1 };
     if (status == RG_OK)
-        status = rg_run_gradient(run, &rg_op_dropout, run->call.desc, run->in, NULL, NULL, state, 1,
-                                 &dx);
+        status = rg_run_gradient(run, &rg_op_dropout, run->call.desc, &reads, &dx);
     rg_state_destroy(state);
     RG_TRY(status);
     return rg_run_give(run, 0, dx);

@@ -123,7 +123,8 @@ static rg_status run_saved(rg_run *run, fill_state *fill)
     for (int32_t i = 0; i < 3; i++)
         wanted |= (uint64_t)rg_run_wants(run, i) << i;
     RG_TRY(make_state(run, x, fill, &state));
-    rg_status status = rg_run_gradient(run, call->op, call->desc, &dy, x, NULL, state, wanted, dx);
+    const rg_run_reads reads = { .dy = &dy, .x = x, .state = state, .wanted = wanted };
+    rg_status status = rg_run_gradient(run, call->op, call->desc, &reads, dx);
     rg_state_destroy(state);
     RG_TRY(status);
     for (int32_t i = 0; i < 3; i++) {

@@ -17,7 +17,8 @@ static rg_status gradient_of(rg_run *run, rg_tensor *dy, int32_t rank, const int
     const rg_tensor_desc desc = rg_tensor_desc_dense(dy->desc.dtype, rank, source);
     RG_TRY(rg_tensor_create(run->device, &desc, &x));
     RG_TRY(rg_run_keep(run, x));
-    return rg_run_gradient(run, run->call.op, run->call.desc, &dy, &x, NULL, NULL, 1, dx);
+    const rg_run_reads reads = { .dy = &dy, .x = &x, .wanted = 1 };
+    return rg_run_gradient(run, run->call.op, run->call.desc, &reads, dx);
 }
 
 rg_status rg_run_slice_gradient(rg_run *run)

@@ -179,12 +179,14 @@ rg_status rg_run_resize_gradient(rg_run *run)
     RG_TRY(rg_run_arrange(run, run->in[0], RG_ONNX_IMAGE, &dy));
     RG_TRY(rg_run_arrange(run, run->in[1], RG_ONNX_IMAGE, &x));
     RG_TRY(cut_single(run, d, x, &cut, &any));
-    RG_TRY(rg_run_gradient(run, &rg_op_upsample, d, &dy, &cut, NULL, NULL, 1, &dx));
+    const rg_run_reads of_upsample = { .dy = &dy, .x = &cut, .wanted = 1 };
+    RG_TRY(rg_run_gradient(run, &rg_op_upsample, d, &of_upsample, &dx));
     if (any) { /* the pixels that were cut off have no gradient */
         rg_slice_desc slice = rg_slice_desc_default();
         slice.length_count = x->desc.rank;
         memcpy(slice.length, cut->desc.dims, sizeof slice.length);
-        RG_TRY(rg_run_gradient(run, &rg_op_slice, &slice, &dx, &x, NULL, NULL, 1, &dx));
+        const rg_run_reads of_slice = { .dy = &dx, .x = &x, .wanted = 1 };
+        RG_TRY(rg_run_gradient(run, &rg_op_slice, &slice, &of_slice, &dx));
     }
     RG_TRY(rg_run_restore(run, dx, RG_ONNX_IMAGE, &run->shapes[1], &dx));
     return rg_run_give(run, 0, dx);

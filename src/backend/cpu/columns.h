@@ -113,54 +113,58 @@ RG_INLINE void fold_rows(rg_group_fold *step, real *sum, const real *state, cons
 
 typedef vreal rg_group_formula(vreal first, vreal second, vreal a, vreal b);
 
-RG_INLINE void finish_one(rg_group_formula *formula, const real *first, const real *second,
-                          const columns *c, const char *a, const char *b, char *out, int64_t i,
-                          const int n, const rg_dtype T)
+/* What a formula reads of each group, and a row. */
+typedef struct columns_row {
+    const real *first, *second;
+    const char *a, *b;
+    char *out;
+} columns_row;
+
+RG_INLINE void finish_one(rg_group_formula *formula, const columns *c, const columns_row r,
+                          int64_t i, const int n, const rg_dtype T)
 {
-    const vreal x = load_groups(at(a, i * c->in_across[0], T), c->in_across[0], n, T, c->dense);
-    const vreal y = load_groups(at(b, i * c->in_across[1], T), c->in_across[1], n, T, c->dense);
-    char *to = at_out(out, i * c->out_across, T);
-    vreal value = formula(vload_full(first, i, RG_REAL), vload_full(second, i, RG_REAL), x, y);
+    const vreal x = load_groups(at(r.a, i * c->in_across[0], T), c->in_across[0], n, T, c->dense);
+    const vreal y = load_groups(at(r.b, i * c->in_across[1], T), c->in_across[1], n, T, c->dense);
+    char *to = at_out(r.out, i * c->out_across, T);
+    vreal value = formula(vload_full(r.first, i, RG_REAL), vload_full(r.second, i, RG_REAL), x, y);
     if (c->add)
         value += load_groups(to, c->out_across, n, T, c->dense);
     store_groups(to, c->out_across, n, T, c->dense, value);
 }
 
-RG_INLINE void finish_pair(rg_group_formula *formula, const real *first, const real *second,
-                           const char *a, const char *b, char *out, int64_t i, const rg_dtype T,
-                           bool add, const bool stream)
+RG_INLINE void finish_pair(rg_group_formula *formula, const columns *c, const columns_row r,
+                           int64_t i, const rg_dtype T)
 {
-    const vpair x = vload_pair(a, i, T, true), y = vload_pair(b, i, T, true);
-    const vpair p = vpair_order(vload_pair(first, i, RG_REAL, false), T);
-    const vpair q = vpair_order(vload_pair(second, i, RG_REAL, false), T);
+    const vpair x = vload_pair(r.a, i, T, true), y = vload_pair(r.b, i, T, true);
+    const vpair p = vpair_order(vload_pair(r.first, i, RG_REAL, false), T);
+    const vpair q = vpair_order(vload_pair(r.second, i, RG_REAL, false), T);
     vpair value = { formula(p.a, q.a, x.a, y.a), formula(p.b, q.b, x.b, y.b) };
-    if (add) {
-        const vpair old = vload_pair(out, i, T, true);
+    if (c->add) {
+        const vpair old = vload_pair(r.out, i, T, true);
         value.a += old.a;
         value.b += old.b;
     }
-    vstore_pair(out, i, T, value, true, stream);
+    vstore_pair(r.out, i, T, value, true, c->stream);
 }
 
 /* out = formula(first, second, a, b) for every group and every element. */
 RG_INLINE void finish_rows(rg_group_formula *formula, const real *first, const real *second,
                            const columns *c, const rg_dtype T)
 {
-    const char *a = c->in[0], *b = c->in[1];
-    char *out = c->out;
+    columns_row r = { first, second, c->in[0], c->in[1], c->out };
     for (int64_t j = 0; j < c->length; j++) {
         int64_t i = 0;
         for (int end = 0; end < 2; end++) { /* a few groups bring `out` to an aligned address */
-            const int64_t head = c->stream ? least(vhead(out, T), c->width) : 0;
+            const int64_t head = c->stream ? least(vhead(r.out, T), c->width) : 0;
             const int64_t stop = end == 1 ? c->width : head;
             for (; i < stop; i += VLEN)
-                finish_one(formula, first, second, c, a, b, out, i, vlanes_left(stop - i), T);
+                finish_one(formula, c, r, i, vlanes_left(stop - i), T);
             for (i = stop; c->dense && i + 2 * VLEN <= c->width; i += 2 * VLEN)
-                finish_pair(formula, first, second, a, b, out, i, T, c->add, c->stream);
+                finish_pair(formula, c, r, i, T);
         }
-        a += c->in_step[0];
-        b += c->in_step[1];
-        out += c->out_step;
+        r.a += c->in_step[0];
+        r.b += c->in_step[1];
+        r.out += c->out_step;
     }
 }
 

@@ -100,71 +100,72 @@ RG_INLINE int64_t least(int64_t a, int64_t b)
 /* Not always_inline: passed as functions, formulas are inlined by optimisation alone. */
 #define RG_FORMULA static inline __attribute__((unused))
 
-/* A formula on single elements, and the loop that applies it: out = formula(k, a, b), plus what
- * out held where `add`, over `count` neighbours; a and b are of type `from`, out of type `to`,
- * and goes past the cache where `stream`. Pairs of vectors first, then what is left. Where
- * `from` and `to` differ, a and b stand in the order of pairs of `to`, and `stream` wants an
- * aligned `out`. */
+/* A formula on single elements, and the loop that applies it: out = formula(k, a, b) over `count`
+ * neighbours; a and b are of type `from`, out of type `to`. Pairs of vectors first, then what is
+ * left. Where `from` and `to` differ, a and b stand in the order of pairs of `to`, and `stream`
+ * wants an aligned `out`. */
 typedef vreal rg_formula(const void *k, vreal a, vreal b);
 
-RG_INLINE void sweep_one(rg_formula *formula, const void *k, const void *a, const void *b,
-                         void *out, int64_t i, const int n, const rg_dtype from, const rg_dtype to,
-                         bool add)
+typedef struct sweep_data {
+    const void *a, *b;
+    void *out;
+    bool add;    /* to what out holds */
+    bool stream; /* out goes past the cache */
+} sweep_data;
+
+RG_INLINE void sweep_one(rg_formula *formula, const void *k, const sweep_data d, int64_t i,
+                         const int n, const rg_dtype from, const rg_dtype to)
 {
-    vreal value = formula(k, vload(a, i, n, from), vload(b, i, n, from));
-    if (add)
-        value += vload(out, i, n, to);
-    vstore(out, i, n, to, value);
+    vreal value = formula(k, vload(d.a, i, n, from), vload(d.b, i, n, from));
+    if (d.add)
+        value += vload(d.out, i, n, to);
+    vstore(d.out, i, n, to, value);
 }
 
-RG_INLINE void sweep_pair(rg_formula *formula, const void *k, const void *a, const void *b,
-                          void *out, int64_t i, const rg_dtype from, const rg_dtype to, bool add,
-                          const bool stream)
+RG_INLINE void sweep_pair(rg_formula *formula, const void *k, const sweep_data d, int64_t i,
+                          const rg_dtype from, const rg_dtype to)
 {
-    const vpair x = vload_pair(a, i, from, true), y = vload_pair(b, i, from, true);
+    const vpair x = vload_pair(d.a, i, from, true), y = vload_pair(d.b, i, from, true);
     vpair value = { formula(k, x.a, y.a), formula(k, x.b, y.b) };
-    if (add) {
-        const vpair old = vload_pair(out, i, to, true);
+    if (d.add) {
+        const vpair old = vload_pair(d.out, i, to, true);
         value.a += old.a;
         value.b += old.b;
     }
-    vstore_pair(out, i, to, value, true, stream);
+    vstore_pair(d.out, i, to, value, true, d.stream);
 }
 
 /* The few elements that bring `out` to an aligned address; returns how many. */
-RG_INLINE int64_t sweep_head(rg_formula *formula, const void *k, const void *a, const void *b,
-                             void *out, int64_t count, const rg_dtype from, const rg_dtype to,
-                             bool add)
+RG_INLINE int64_t sweep_head(rg_formula *formula, const void *k, const sweep_data d, int64_t count,
+                             const rg_dtype from, const rg_dtype to)
 {
-    const int64_t head = vhead(out, to) < count ? vhead(out, to) : count;
+    const int64_t head = vhead(d.out, to) < count ? vhead(d.out, to) : count;
     for (int64_t i = 0; i < head; i += VLEN)
-        sweep_one(formula, k, a, b, out, i, vlanes_left(head - i), from, to, add);
+        sweep_one(formula, k, d, i, vlanes_left(head - i), from, to);
     return head;
 }
 
 /* Single vectors up to where `out` is aligned, if it has to be, then pairs, then what is left. */
-RG_INLINE void sweep(rg_formula *formula, const void *k, const void *a, const void *b, void *out,
-                     int64_t count, const rg_dtype from, const rg_dtype to, bool add, bool stream)
+RG_INLINE void sweep(rg_formula *formula, const void *k, const sweep_data d, int64_t count,
+                     const rg_dtype from, const rg_dtype to)
 {
     int64_t i = 0;
     for (int end = 0; end < 2; end++) {
-        const int64_t stop = end == 1 ? count : stream ? least(vhead(out, to), count) : 0;
+        const int64_t stop = end == 1 ? count : d.stream ? least(vhead(d.out, to), count) : 0;
         for (; i < stop; i += VLEN)
-            sweep_one(formula, k, a, b, out, i, vlanes_left(stop - i), from, to, add);
+            sweep_one(formula, k, d, i, vlanes_left(stop - i), from, to);
         for (i = stop; i + 2 * VLEN <= count; i += 2 * VLEN)
-            sweep_pair(formula, k, a, b, out, i, from, to, add, stream);
+            sweep_pair(formula, k, d, i, from, to);
     }
 }
 
 /* The same for functions that are called, with T a variable: one formula is for T of 32 bits or
  * more, the other for T of 16. What is `kept` was computed before, as real. */
 RG_INLINE void sweep_any(rg_formula *formula, rg_formula *formula_short, const bool kept,
-                         const void *k, const void *a, const void *b, void *out, int64_t count,
-                         rg_dtype T, bool add, bool stream)
+                         const void *k, const sweep_data d, int64_t count, rg_dtype T)
 {
     RG_WITH_TYPE(T, U,
-                 sweep(is_short(U) ? formula_short : formula, k, a, b, out, count,
-                       kept ? RG_REAL : U, U, add, stream));
+                 sweep(is_short(U) ? formula_short : formula, k, d, count, kept ? RG_REAL : U, U));
 }
 
 /* Elements that are staged at a time: copied side by side, with zeros behind them up to a whole
@@ -191,23 +192,19 @@ RG_OUTLINE void stage_out(char *to, const char *stage, int64_t step, int64_t cou
 
 /* The only loop that is compiled for each formula and type: whole pairs, side by side. One formula
  * is for T of 32 bits or more, the other for T of 16. */
-typedef void rg_sweep_pairs(const void *k, const char *a, const char *b, char *out, int64_t count,
-                            rg_dtype T, bool add, bool stream);
+typedef void rg_sweep_pairs(const void *k, const sweep_data *d, int64_t count, rg_dtype T);
 
-RG_INLINE void sweep_pairs_of(rg_formula *formula, const void *k, const char *a, const char *b,
-                              char *out, int64_t count, const rg_dtype T, bool add, bool stream)
+RG_INLINE void sweep_pairs_of(rg_formula *formula, const void *k, const sweep_data d, int64_t count,
+                              const rg_dtype T)
 {
     for (int64_t i = 0; i < count; i += 2 * VLEN)
-        sweep_pair(formula, k, a, b, out, i, T, T, add, stream);
+        sweep_pair(formula, k, d, i, T, T);
 }
 
 RG_INLINE void sweep_pairs(rg_formula *formula, rg_formula *formula_short, const void *k,
-                           const char *a, const char *b, char *out, int64_t count, rg_dtype T,
-                           bool add, bool stream)
+                           const sweep_data d, int64_t count, rg_dtype T)
 {
-    RG_WITH_TYPE(
-        T, U,
-        sweep_pairs_of(is_short(U) ? formula_short : formula, k, a, b, out, count, U, add, stream));
+    RG_WITH_TYPE(T, U, sweep_pairs_of(is_short(U) ? formula_short : formula, k, d, count, U));
 }
 
 /* A row: elements `step` apart, in two tensors that are read (or twice in one) and in `out`. */
@@ -231,7 +228,8 @@ RG_OUTLINE int64_t sweep_staged(rg_sweep_pairs *pairs, const void *k, const swee
         stage_in(stages[1], r->b, r->step[1], n, element);
     if (r->add)
         stage_in(stages[2], r->out, r->step[2], n, element);
-    pairs(k, stages[0], stages[two ? 1 : 0], stages[2], n, T, r->add, false);
+    const sweep_data d = { stages[0], stages[two ? 1 : 0], stages[2], r->add, false };
+    pairs(k, &d, n, T);
     stage_out(r->out, stages[2], r->step[2], n, element);
     return n;
 }
@@ -249,30 +247,28 @@ RG_OUTLINE void sweep_along(rg_sweep_pairs *pairs, const void *k, sweep_row r, i
         else if (n == 0)
             n = sweep_staged(pairs, k, &r, count, T);
         else
-            pairs(k, r.a, r.b, r.out, n, T, r.add, r.stream);
+            pairs(k, &(sweep_data){ r.a, r.b, r.out, r.add, r.stream }, n, T);
         r.a += n * r.step[0] * element;
         r.b += n * r.step[1] * element;
         r.out += n * r.step[2] * element;
     }
 }
 
-/* A kernel over a whole rg_sweep: data[0] to data[tensors - 2] are read, of which a formula sees
- * the first two; the last one is written. */
-RG_OUTLINE void sweep_units(rg_sweep_pairs *pairs, const void *k, const rg_sweep *s,
-                            const void *const data[], int tensors, int64_t begin, int64_t end,
-                            rg_dtype T, bool add, bool stream)
+/* A kernel over a whole rg_sweep of `tensors`: a and out, or all three. */
+RG_OUTLINE void sweep_units(rg_sweep_pairs *pairs, const void *k, const rg_sweep *s, int tensors,
+                            const sweep_data *d, int64_t begin, int64_t end, rg_dtype T)
 {
     const int second = tensors > 2 ? 1 : 0, last = tensors - 1;
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t offset[RG_WALK_TENSORS];
         const int64_t count = rg_sweep_piece(s, tensors, unit, offset);
-        const sweep_row r = { at(data[0], offset[0], T),
-                              at(data[second], offset[second], T),
-                              at_out((void *)(uintptr_t)data[last], offset[last], T),
+        const sweep_row r = { at(d->a, offset[0], T),
+                              at(second > 0 ? d->b : d->a, offset[second], T),
+                              at_out(d->out, offset[last], T),
                               { s->step[0], s->step[second], s->step[last] },
                               s->dense,
-                              add,
-                              stream };
+                              d->add,
+                              d->stream };
         sweep_along(pairs, k, r, count, T);
     }
 }

@@ -11,16 +11,17 @@
 /* Elements of a run at most: those of a block of columns, or whole lanes of a row. */
 enum { RUN = RG_BLOCK_GROUPS };
 
-typedef struct run {
-    operand x[3]; /* dy, a, b */
-    result other;
-} run;
-
 /* Room for what does not lie in a straight line: dy, a, b, and the gradient of the other operand.
  */
 typedef struct buffer {
     real data[RG_SUMS_TENSORS][RUN + VLEN];
 } buffer;
+
+typedef struct run {
+    operand x[3]; /* dy, a, b */
+    result other;
+    buffer *gathered;
+} run;
 
 RG_OUTLINE void gather(const rg_walk *inner, int t, const char *data, int64_t first, int64_t count,
                        real *to, rg_dtype T)
@@ -49,8 +50,7 @@ RG_OUTLINE void spread(const rg_walk *inner, int t, char *data, int64_t first, i
  * around them; outside of both the tensors stand at `from`. `offset` is set to where the row
  * stands. */
 RG_OUTLINE void open_run(run *x, const rg_arithmetic_sums_args *args, const int64_t from[],
-                         int64_t row, int64_t offset[], int64_t first, int64_t count, buffer *r,
-                         rg_dtype T)
+                         int64_t row, int64_t offset[], int64_t first, int64_t count, rg_dtype T)
 {
     const void *const data[] = { args->dy, args->a, args->b };
     rg_walk_offsets(&args->around, RG_SUMS_TENSORS, row, offset);
@@ -62,14 +62,15 @@ RG_OUTLINE void open_run(run *x, const rg_arithmetic_sums_args *args, const int6
         if (args->straight) {
             x->x[t] = operand_at(at(start, first * step, T), step, T);
         } else {
-            gather(&args->inner, t, start, first, count, r->data[t], T);
-            x->x[t] = (operand){ (const char *)r->data[t], GATHERED, vset(0) };
+            gather(&args->inner, t, start, first, count, x->gathered->data[t], T);
+            x->x[t] = (operand){ (const char *)x->gathered->data[t], GATHERED, vset(0) };
         }
     }
     const int64_t step = args->inner.strides[3][0];
     char *to = at_out(args->other, offset[3] + first * step, T);
-    x->other = args->straight ? (result){ to, step, args->add, args->stream && is_aligned(to) }
-                              : (result){ (char *)r->data[3], GATHERED, args->add, false };
+    x->other = args->straight
+                   ? (result){ to, step, args->add, args->stream && is_aligned(to) }
+                   : (result){ (char *)x->gathered->data[3], GATHERED, args->add, false };
 }
 
 RG_INLINE void close_run(const rg_arithmetic_sums_args *args, const int64_t offset[], int64_t first,
@@ -173,7 +174,8 @@ RG_INLINE void sum_columns(const kind K, const rg_arithmetic_sums_args *args, co
         const int64_t aside = least(end, row + ASIDE - (row - begin) % ASIDE);
         const int64_t even = even_rows(K, args, count, row, aside - row);
         run opened;
-        open_run(&opened, args, from, row, offset, first, count, &r, T);
+        opened.gathered = &r;
+        open_run(&opened, args, from, row, offset, first, count, T);
         const run x = opened; /* which no store can change */
         next = row + (even > 0 ? even : 1);
         if (even > 0) {
@@ -247,7 +249,8 @@ RG_INLINE void sum_row(const kind K, const rg_arithmetic_sums_args *args, const 
         for (int64_t i = first; i < last; i += RUN) {
             const int64_t count = least(RUN, last - i);
             run opened;
-            open_run(&opened, args, from, j, offset, i, count, &r, T);
+            opened.gathered = &r;
+            open_run(&opened, args, from, j, offset, i, count, T);
             const run x = opened; /* which no store can change */
             fold_run(K, args, k, &x, count, acc, T);
             close_run(args, offset, i, count, &r, T);

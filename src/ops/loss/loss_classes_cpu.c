@@ -31,12 +31,13 @@ RG_FORMULA vreal fold_below(const void *k, vreal acc, vreal x, vreal unused)
     return acc + (x - vset(*(const real *)k));
 }
 
-#define ROW_SWEEP(name, formula, formula_short, kept)                                           \
-    RG_OUTLINE void name(const void *k, const void *a, const void *b, void *out, int64_t count, \
-                         rg_dtype T, bool add, bool stream)                                     \
-    {                                                                                           \
-        const class_row c = *(const class_row *)k;                                              \
-        sweep_any(formula, formula_short, kept, &c, a, b, out, count, T, add, stream);          \
+#define ROW_SWEEP(name, formula, formula_short, kept)                                              \
+    RG_OUTLINE void name(const void *k, const void *a, const void *b, void *out, int64_t count,    \
+                         rg_dtype T, bool add, bool stream)                                        \
+    {                                                                                              \
+        const class_row c = *(const class_row *)k;                                                 \
+        sweep_any(formula, formula_short, kept, &c, (sweep_data){ a, b, out, add, stream }, count, \
+                  T);                                                                              \
     }
 
 ROW_SWEEP(sweep_kept_slope, kept_slope, kept_slope, true)

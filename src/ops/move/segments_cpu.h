@@ -109,7 +109,7 @@ RG_INLINE void move_segment(char *to, int64_t to_step, const char *from, int64_t
     const int64_t element = vbytes(T) / VLEN;
     const bool dense = (to_step == 1 && from_step == 1) || count == 1;
     if (dense && add) {
-        sweep(keep, NULL, from, from, to, count, T, T, true, false);
+        sweep(keep, NULL, (sweep_data){ from, from, to, .add = true }, count, T, T);
     } else if (dense) {
         move_bytes(to, from, count * element, false, stream);
     } else if (add) {

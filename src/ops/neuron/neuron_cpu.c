@@ -30,13 +30,11 @@
 /* The loop over a formula, and the kernel that gives it to `run`. Constants are copied: what is
  * stored could be theirs otherwise, as far as a compiler knows. */
 #define KERNEL(name, how, args, run, second, adds)                                            \
-    static void name##_pairs(const void *k, const char *a, const char *b, char *out,          \
-                             int64_t count, rg_dtype T, bool add, bool stream)                \
+    static void name##_pairs(const void *k, const sweep_data *d, int64_t count, rg_dtype T)   \
     {                                                                                         \
-        (void)b;                                                                              \
-        (void)add;                                                                            \
         const neuron_constants c = *(const neuron_constants *)k;                              \
-        sweep_pairs(name, SHORT_##how(name), &c, a, second, out, count, T, adds, stream);     \
+        const sweep_data all = { d->a, d->second, d->out, adds, d->stream };                  \
+        sweep_pairs(name, SHORT_##how(name), &c, all, count, T);                              \
     }                                                                                         \
     RG_INLINE void name##_kernel(const args *k, int64_t begin, int64_t end, const rg_dtype T) \
     {                                                                                         \
@@ -50,8 +48,8 @@ RG_OUTLINE void forward(rg_sweep_pairs *pairs, const rg_neuron_args *k, int64_t 
                         rg_dtype T)
 {
     const neuron_constants c = neuron_constants_of(&k->numbers);
-    const void *const data[] = { k->x, k->y };
-    sweep_units(pairs, &c, &k->sweep, data, 2, begin, end, T, false, k->stream);
+    const sweep_data data = { .a = k->x, .out = k->y, .stream = k->stream };
+    sweep_units(pairs, &c, &k->sweep, 2, &data, begin, end, T);
 }
 
 #define FORWARD(KIND, kind, how) \
@@ -64,18 +62,18 @@ RG_OUTLINE void gradient(rg_sweep_pairs *pairs, const rg_neuron_gradient_args *k
                          int64_t end, rg_dtype T)
 {
     const neuron_constants c = neuron_constants_of(&k->numbers);
-    const void *const data[] = { k->dy, k->from, k->dx };
-    sweep_units(pairs, &c, &k->sweep, data, 3, begin, end, T, k->add, k->stream);
+    const sweep_data data = { k->dy, k->from, k->dx, k->add, k->stream };
+    sweep_units(pairs, &c, &k->sweep, 3, &data, begin, end, T);
 }
 
 #define GRADIENT(KIND, kind, how)     \
     DEFINE_##how(SLOPE, kind##_slope) \
-        KERNEL(kind##_slope, how, rg_neuron_gradient_args, gradient, b, add)
+        KERNEL(kind##_slope, how, rg_neuron_gradient_args, gradient, b, d->add)
 RG_NEURON_FORMULAS(GRADIENT)
 
 #define GRADIENT_Y(KIND, kind, how)     \
     DEFINE_##how(SLOPE, kind##_slope_y) \
-        KERNEL(kind##_slope_y, how, rg_neuron_gradient_args, gradient, b, add)
+        KERNEL(kind##_slope_y, how, rg_neuron_gradient_args, gradient, b, d->add)
 RG_NEURON_Y_FORMULAS(GRADIENT_Y)
 
 /* ---- prelu ---- */
@@ -90,7 +88,7 @@ typedef struct prelu_run {
     char *out;
     int64_t in_step[2], out_step; /* between channels */
     const real *slope;
-    real *sum;
+    real *sum, *total;
     bool dense, add, stream, wants_out, wants_sum;
 } prelu_run;
 
@@ -171,9 +169,9 @@ RG_OUTLINE void prelu_end_piece(real *total, real *sum, int64_t count)
     }
 }
 
-/* All rows of a part, `lanes` at a time; what is left of each lane's sums is in `total`. */
+/* All rows of a part, `lanes` at a time; what is left of each lane's sums is in r.total. */
 RG_INLINE void prelu_rows(const rg_prelu_shape *s, prelu_run r, const void *const data[],
-                          int64_t part, int64_t first, int64_t width, real *total, const rg_dtype T,
+                          int64_t part, int64_t first, int64_t width, const rg_dtype T,
                           const bool gradient)
 {
     const int tensors = gradient ? 3 : 2;
@@ -196,7 +194,7 @@ RG_INLINE void prelu_rows(const rg_prelu_shape *s, prelu_run r, const void *cons
             prelu_steps(&r, taken * width, T, gradient);
         }
         if (r.wants_sum && (++groups % PRELU_PIECE == 0 || row + rows >= end))
-            prelu_end_piece(total, sum, s->lanes * width);
+            prelu_end_piece(r.total, sum, s->lanes * width);
     }
 }
 
@@ -226,7 +224,7 @@ RG_INLINE void prelu_forward(const rg_prelu_args *k, int64_t begin, int64_t end,
         const int64_t first = unit % s->blocks * s->block;
         const int64_t width = least(s->block, s->channels - first);
         prelu_slopes(s, k->slope, first, width, T, slope);
-        prelu_rows(s, r, data, unit / s->blocks, first, width, NULL, T, false);
+        prelu_rows(s, r, data, unit / s->blocks, first, width, T, false);
     }
 }
 
@@ -241,6 +239,7 @@ RG_INLINE void prelu_gradient(const rg_prelu_gradient_args *k, int64_t begin, in
                     .out_step = s->step[2],
                     .slope = slope,
                     .sum = sum,
+                    .total = total,
                     .dense = s->dense,
                     .add = k->add,
                     .stream = s->stream,
@@ -252,7 +251,7 @@ RG_INLINE void prelu_gradient(const rg_prelu_gradient_args *k, int64_t begin, in
         const int64_t width = least(s->block, s->channels - first);
         memset(total, 0, sizeof total);
         prelu_slopes(s, k->slope, first, width, T, slope);
-        prelu_rows(s, r, data, part, first, width, total, T, true);
+        prelu_rows(s, r, data, part, first, width, T, true);
         if (k->wants_sums)
             prelu_end_part(s, total, width, (real *)k->sums + part * s->channels + first);
     }

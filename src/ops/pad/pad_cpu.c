@@ -33,9 +33,9 @@ RG_INLINE void copy_of(const rg_pad_args *k, const char *from, int64_t step, cha
     const real value = (real)k->value;
     const int64_t to_step = k->strides[1][3];
     if (k->dense && from != NULL) {
-        sweep(same, NULL, from, from, to, count, T, T, false, k->stream);
+        sweep(same, NULL, (sweep_data){ from, from, to, false, k->stream }, count, T, T);
     } else if (k->dense) {
-        sweep(constant, &value, to, to, to, count, T, T, false, k->stream);
+        sweep(constant, &value, (sweep_data){ to, to, to, false, k->stream }, count, T, T);
     } else {
         for (int64_t i = 0; i < count; i++)
             store_one(to, i * to_step, T, from != NULL ? load_one(from, i * step, T) : value);
@@ -259,8 +259,8 @@ RG_INLINE void pad_gradient(const rg_pad_args *k, int64_t begin, int64_t end, co
         if (row == NULL)
             continue;
         const char *dy = row + place_of(k, 0, 2, first + columns->before, T);
-        sweep(same, NULL, dy, dy, to + place_of(k, 1, 2, first, T), (last - first) * k->axes[3].in,
-              T, T, k->add, k->stream);
+        const sweep_data d = { dy, dy, to + place_of(k, 1, 2, first, T), k->add, k->stream };
+        sweep(same, NULL, d, (last - first) * k->axes[3].in, T, T);
     }
 }
 

@@ -8,7 +8,8 @@
 #include "backend/cpu/long_sum_cpu.h"
 #include "ops/pool/pool.h"
 
-typedef enum pooling { MAX, MAX_WIDE, MAX_ALONE, AVERAGE, L2 } pooling; /* alone: no winners */
+/* Alone: no winners. Long: of more taps than a plain chain of additions may have. */
+typedef enum pooling { MAX, MAX_WIDE, MAX_ALONE, AVERAGE, L2, AVERAGE_LONG, L2_LONG } pooling;
 
 /* Vectors of a block. */
 enum { BLOCK = 4 };
@@ -29,12 +30,12 @@ RG_INLINE void store_channels(void *data, int64_t offset, int64_t c, int64_t ste
 
 /* Vector b of a block from channel c on. Where there are several they come in pairs, in the order
  * of vload_pair. */
-RG_INLINE vreal load_block(const void *data, int64_t offset, int64_t c, int b, int64_t step, int n,
+RG_INLINE vreal load_block(const char *pixel, int64_t c, int b, int64_t step, int n,
                            const int blocks, const rg_dtype T, const bool dense)
 {
     if (blocks == 1)
-        return load_channels(data, offset, c, step, n, T, dense);
-    const vpair pair = vload_pair(at(data, offset, T), c + b / 2 * 2 * VLEN, T, true);
+        return load_channels(pixel, 0, c, step, n, T, dense);
+    const vpair pair = vload_pair(pixel, c + b / 2 * 2 * VLEN, T, true);
     return b % 2 == 0 ? pair.a : pair.b;
 }
 

@@ -32,9 +32,10 @@ RG_INLINE void compete(vreal *best, vint *winner, vreal x, intr tap)
 }
 
 RG_INLINE void max_block(const window *w, results to, int64_t c, int n, const int blocks,
-                         const rg_dtype T, const bool dense, const bool wide, const bool alone)
+                         const rg_dtype T, const bool dense, const pooling kind)
 {
     const rg_pool_shape *k = w->k;
+    const bool wide = kind == MAX_WIDE, alone = kind == MAX_ALONE;
     const int pairs = alone ? blocks : 1; /* winners want the order of elements */
     const intr nobody = wide ? RG_POOL_VIRTUAL_WIDE : RG_POOL_VIRTUAL;
     const int64_t columns = k->column.window;
@@ -52,8 +53,9 @@ RG_INLINE void max_block(const window *w, results to, int64_t c, int n, const in
 #pragma GCC unroll 4
             for (int b = 0; b < blocks; b++)
                 compete(&best[b], &winner[b],
-                        pairs > 1 ? load_block(w->x, offset, c, b, k->x[3], n, pairs, T, dense)
-                                  : load_channels(w->x, offset, c + b * VLEN, k->x[3], n, T, dense),
+                        pairs > 1
+                            ? load_block(at(w->x, offset, T), c, b, k->x[3], n, pairs, T, dense)
+                            : load_channels(w->x, offset, c + b * VLEN, k->x[3], n, T, dense),
                         (intr)(p * columns + q));
         }
         if (p + 1 - w->p0 == w->zero_after) {
@@ -72,11 +74,12 @@ RG_INLINE void max_block(const window *w, results to, int64_t c, int n, const in
     }
 }
 
-/* `many`: there are more taps than a plain chain of additions may have. */
 RG_INLINE void sum_block(const window *w, results to, int64_t c, int n, const int blocks,
-                         const rg_dtype T, const bool dense, const bool squares, const bool many)
+                         const rg_dtype T, const bool dense, const pooling kind)
 {
     const rg_pool_shape *k = w->k;
+    const bool squares = kind == L2 || kind == L2_LONG;
+    const bool many = kind == AVERAGE_LONG || kind == L2_LONG;
     vreal sum[BLOCK];
     long_sum total[BLOCK];
     int64_t left = RG_CHAIN_RUN;
@@ -90,7 +93,7 @@ RG_INLINE void sum_block(const window *w, results to, int64_t c, int n, const in
         for (int64_t q = w->q0; q < w->q1; q++, offset += k->column.dilation * k->x[2]) {
 #pragma GCC unroll 4
             for (int b = 0; b < blocks; b++) {
-                const vreal x = load_block(w->x, offset, c, b, k->x[3], n, blocks, T, dense);
+                const vreal x = load_block(at(w->x, offset, T), c, b, k->x[3], n, blocks, T, dense);
                 sum[b] = squares ? vfma(x, x, sum[b]) : sum[b] + x;
             }
             if (many && --left == 0)
@@ -113,44 +116,42 @@ RG_INLINE void sum_block(const window *w, results to, int64_t c, int n, const in
 }
 
 RG_INLINE void pool_block(const window *w, results to, int64_t c, int n, const int blocks,
-                          const rg_dtype T, const bool dense, const pooling kind, const bool many)
+                          const rg_dtype T, const bool dense, const pooling kind)
 {
     if (kind == MAX || kind == MAX_WIDE || kind == MAX_ALONE)
-        max_block(w, to, c, n, blocks, T, dense, kind == MAX_WIDE, kind == MAX_ALONE);
+        max_block(w, to, c, n, blocks, T, dense, kind);
     else
-        sum_block(w, to, c, n, blocks, T, dense, kind == L2, many);
+        sum_block(w, to, c, n, blocks, T, dense, kind);
 }
 
 /* The last channels, and all where channels are no neighbours or winners are wide: rare, so one
  * copy for everything, called. */
-RG_OUTLINE void pool_rest(const window *w, results to, int64_t c, rg_dtype T, pooling kind,
-                          bool many)
+RG_OUTLINE void pool_rest(const window *w, results to, int64_t c, rg_dtype T, pooling kind)
 {
     for (; c < w->k->channels; c += VLEN)
-        pool_block(w, to, c, vlanes_left(w->k->channels - c), 1, T, w->k->dense, kind, many);
+        pool_block(w, to, c, vlanes_left(w->k->channels - c), 1, T, w->k->dense, kind);
 }
 
 /* All channels of one window. */
-RG_INLINE void pool_window_of(const window *w, results to, const rg_dtype T, const pooling kind,
-                              const bool many)
+RG_INLINE void pool_window_of(const window *w, results to, const rg_dtype T, const pooling kind)
 {
     const int64_t channels = w->k->channels, whole = w->k->dense ? channels : 0;
     int64_t c = 0;
     for (; kind != MAX_WIDE && c + BLOCK * VLEN <= whole; c += BLOCK * VLEN)
-        pool_block(w, to, c, VLEN, BLOCK, T, true, kind, many);
+        pool_block(w, to, c, VLEN, BLOCK, T, true, kind);
     for (; kind != MAX_WIDE && c + VLEN <= whole; c += VLEN)
-        pool_block(w, to, c, VLEN, 1, T, true, kind, many);
+        pool_block(w, to, c, VLEN, 1, T, true, kind);
     if (c < channels)
-        pool_rest(w, to, c, T, kind, many);
+        pool_rest(w, to, c, T, kind);
 }
 
 RG_INLINE void pool_window(const window *w, results to, const rg_dtype T, const pooling kind)
 {
     const bool many = (w->p1 - w->p0) * (w->q1 - w->q0) > RG_CHAIN_RUN;
     if ((kind == AVERAGE || kind == L2) && many)
-        pool_window_of(w, to, T, kind, true);
+        pool_window_of(w, to, T, kind == L2 ? L2_LONG : AVERAGE_LONG);
     else
-        pool_window_of(w, to, T, kind, false);
+        pool_window_of(w, to, T, kind);
 }
 
 /* ---- max of small windows, few channels ---- */

@@ -7,7 +7,7 @@
 
 /* ---- pixel by pixel, for each vector anew ---- */
 
-/* `many`: as in sum_block, of windows. */
+/* `many`: more windows than a plain chain of additions may have. */
 RG_INLINE void collect_block(const pixel *u, int64_t c, int n, const int blocks, const rg_dtype T,
                              const bool dense, const pooling kind, const bool many)
 {

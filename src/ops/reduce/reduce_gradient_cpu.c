@@ -49,17 +49,19 @@ RG_INLINE void reduce_spread(const rg_reduce_gradient_args *k, int64_t begin, in
         char *dx = at_out(k->dx, offset[0], T);
         const char *dy = at(k->dy, offset[1], T);
         if (k->sweep.dense) {
-            sweep(scaled, &factor, dy, dy, dx, count, T, T, k->add, k->stream);
+            sweep(scaled, &factor, (sweep_data){ dy, dy, dx, k->add, k->stream }, count, T, T);
         } else if (step[0] == 1 && step[1] == 0) {
             const real value = load_one(dy, 0, T) * factor;
             if (k->add)
-                sweep(raised, &value, dx, dx, dx, count, T, T, false, false);
+                sweep(raised, &value, (sweep_data){ dx, dx, dx, false, false }, count, T, T);
             else
                 fill_row(dx, value, count, T, k->stream);
         } else {
-            for (int64_t i = 0; i < count; i++)
-                sweep_one(scaled, &factor, at(dy, i * step[1], T), at(dy, i * step[1], T),
-                          at_out(dx, i * step[0], T), 0, 1, T, T, k->add);
+            for (int64_t i = 0; i < count; i++) {
+                const char *from = at(dy, i * step[1], T);
+                const sweep_data d = { from, from, at_out(dx, i * step[0], T), k->add, false };
+                sweep_one(scaled, &factor, d, 0, 1, T, T);
+            }
         }
     }
 }
@@ -79,7 +81,7 @@ RG_INLINE void reduce_repeat(const rg_reduce_gradient_args *k, int64_t begin, in
         const int64_t all = count * (vbytes(T) / VLEN), made = least(most, all);
         const char *dy = at(k->dy, offset[1], T);
         char *dx = at_out(k->dx, offset[0], T);
-        sweep(scaled, &factor, dy, dy, rows, k->period, T, T, false, false);
+        sweep(scaled, &factor, (sweep_data){ dy, dy, rows, false, false }, k->period, T, T);
         for (int64_t done = bytes; done < made; done += bytes)
             memcpy(rows + done, rows, (size_t)bytes);
         for (int64_t done = 0; done < all; done += made)

@@ -44,13 +44,14 @@ RG_FORMULA vreal log_softmax_of(const void *k, vreal x, vreal unused)
     return (x - vset(row->max)) - vset(row->log_sum);
 }
 
-#define ROW_SWEEP(name, type, formula, formula_short, kept)                                     \
-    RG_OUTLINE void name(const void *k, const void *a, const void *b, void *out, int64_t count, \
-                         rg_dtype T, bool add, bool stream)                                     \
-    {                                                                                           \
-        const type c =                                                                          \
-            *(const type *)k; /* what is stored could be k, as far as a compiler knows */       \
-        sweep_any(formula, formula_short, kept, &c, a, b, out, count, T, add, stream);          \
+#define ROW_SWEEP(name, type, formula, formula_short, kept)                                        \
+    RG_OUTLINE void name(const void *k, const void *a, const void *b, void *out, int64_t count,    \
+                         rg_dtype T, bool add, bool stream)                                        \
+    {                                                                                              \
+        const type c =                                                                             \
+            *(const type *)k; /* what is stored could be k, as far as a compiler knows */          \
+        sweep_any(formula, formula_short, kept, &c, (sweep_data){ a, b, out, add, stream }, count, \
+                  T);                                                                              \
     }
 
 ROW_SWEEP(sweep_scaled, forward_row, scaled, scaled, true)
@@ -135,9 +136,10 @@ RG_INLINE void forward_short(const rg_softmax_args *args, int64_t begin, int64_t
         const real *e = kept + r * length;
         const bool stream = shape->stream && (log || T == RG_REAL || vhead(y[r], T) == 0);
         if (log)
-            sweep(log_softmax_of, &k[r], x[r], x[r], y[r], length, T, T, false, stream);
+            sweep(log_softmax_of, &k[r], (sweep_data){ x[r], x[r], y[r], false, stream }, length, T,
+                  T);
         else
-            sweep(scaled, &k[r], e, e, y[r], length, RG_REAL, T, false, stream);
+            sweep(scaled, &k[r], (sweep_data){ e, e, y[r], false, stream }, length, RG_REAL, T);
     }
 }
 

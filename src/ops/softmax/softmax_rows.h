@@ -142,16 +142,15 @@ typedef struct row_finish {
 RG_INLINE double sweep_and_fold(const row_finish f, const next_row *next, int64_t length,
                                 const rg_dtype T)
 {
-    const void *const k = f.k, *const a = f.a, *const b = f.b;
+    const sweep_data d = { f.a, f.b, f.out, false, f.stream };
+    const void *const k = f.k;
     const rg_dtype from = f.from;
-    char *const out = f.out;
-    const bool stream = f.stream;
     enum { LONG = 16 * VLEN }; /* elements from which aligned stores are worth their beginning */
     const real start = next->is_max ? -RG_INFINITY : 0;
     double value = (double)start;
     int64_t i = 0;
-    if (from == T && (stream || length >= LONG))
-        i = sweep_head(f.formula, k, a, b, out, length, T, T, false);
+    if (from == T && (d.stream || length >= LONG))
+        i = sweep_head(f.formula, k, d, length, T, T);
     for (int64_t j = 0; j < length; j += PIECE) {
         const char *x = at(next->a, j, T), *y = at(next->b, j, T);
         const int64_t count = least(PIECE, length - j);
@@ -159,16 +158,16 @@ RG_INLINE double sweep_and_fold(const row_finish f, const next_row *next, int64_
         int64_t q = 0;
         for (; q + 4 * VLEN <= count && i + 4 * VLEN <= length; q += 4 * VLEN, i += 4 * VLEN) {
             fold_four(next->step, NULL, &acc, x, y, q, T);
-            sweep_pair(f.formula, k, a, b, out, i, from, T, false, stream);
-            sweep_pair(f.formula, k, a, b, out, i + 2 * VLEN, from, T, false, stream);
+            sweep_pair(f.formula, k, d, i, from, T);
+            sweep_pair(f.formula, k, d, i + 2 * VLEN, from, T);
         }
         value = joined(value, piece_end(next->step, next->is_max, acc, x, y, q, count, T),
                        next->is_max);
     }
     for (; i + 2 * VLEN <= length; i += 2 * VLEN)
-        sweep_pair(f.formula, k, a, b, out, i, from, T, false, stream);
+        sweep_pair(f.formula, k, d, i, from, T);
     for (; i < length; i += VLEN)
-        sweep_one(f.formula, k, a, b, out, i, vlanes_left(length - i), from, T, false);
+        sweep_one(f.formula, k, d, i, vlanes_left(length - i), from, T);
     return value;
 }
 

@@ -12,22 +12,28 @@ enum { PICKS_TOGETHER = 4, WIDEST = 5, MANY_REGISTERS = RG_VECTOR_BYTES == 64 };
 
 /* ---- sums ---- */
 
-/* Column i of a row of x, from `x` on, times dy. The windows of all taps are there, if `inside`. */
-RG_INLINE void column_products(const rg_conv_lanes_windows *t, const real *x, const real *y,
-                               int64_t i, vreal sum[WIDEST][PICKS_TOGETHER], const vint *index,
-                               const int N, const int Q, const bool inside)
+/* A row of x and of dy, and the channels to pick. */
+typedef struct lanes_row {
+    const real *x, *y;
+    const vint *index;
+} lanes_row;
+
+/* Column i of a row of x times dy. The windows of all taps are there, if `inside`. */
+RG_INLINE void column_products(const rg_conv_lanes_windows *t, const lanes_row r, int64_t i,
+                               vreal sum[WIDEST][PICKS_TOGETHER], const int N, const int Q,
+                               const bool inside)
 {
     const int64_t m = t->start + i;
-    const vreal all = vload_full(x, i * LANES, RG_REAL);
+    const vreal all = vload_full(r.x, i * LANES, RG_REAL);
     vreal v[PICKS_TOGETHER];
 #pragma GCC unroll 4
     for (int n = 0; n < N; n++)
-        v[n] = vpick(all, index[n]);
+        v[n] = vpick(all, r.index[n]);
 #pragma GCC unroll 5
     for (int q = 0; q < Q; q++) {
         if (!inside && (m < q || m - q >= t->windows))
             continue;
-        const vreal dy = vload_full(y, (m - q) * LANES, RG_REAL);
+        const vreal dy = vload_full(r.y, (m - q) * LANES, RG_REAL);
 #pragma GCC unroll 4
         for (int n = 0; n < N; n++)
             sum[q][n] = vfma(v[n], dy, sum[q][n]);
@@ -49,14 +55,14 @@ RG_INLINE void windows_products(const rg_conv_lanes_windows *t, const int N, con
         for (int n = 0; n < N; n++)
             sum[q][n] = vset(0);
     for (int64_t r = 0; r < t->rows; r++) {
-        const real *const x = (const real *)t->x + r * t->x_row + t->offset;
-        const real *const y = (const real *)t->y + r * t->y_row;
+        const lanes_row row = { (const real *)t->x + r * t->x_row + t->offset,
+                                (const real *)t->y + r * t->y_row, index };
         for (int64_t i = 0; i < first; i++)
-            column_products(t, x, y, i, sum, index, N, Q, false);
+            column_products(t, row, i, sum, N, Q, false);
         for (int64_t i = first; i < last; i++)
-            column_products(t, x, y, i, sum, index, N, Q, true);
+            column_products(t, row, i, sum, N, Q, true);
         for (int64_t i = last; i < t->columns; i++)
-            column_products(t, x, y, i, sum, index, N, Q, false);
+            column_products(t, row, i, sum, N, Q, false);
     }
 #pragma GCC unroll 5
     for (int q = 0; q < Q; q++)
