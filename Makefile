@@ -41,7 +41,7 @@ demo: setup-demo configure ## build, then check and measure softmax on the devic
 	@echo && $(BUILD)/retrograde check softmax --quick
 	@echo && $(BUILD)/retrograde bench softmax --against onednn
 
-CTEST := ctest --output-on-failure --no-tests=error --parallel $(JOBS)
+CTEST := ctest --output-on-failure --no-tests=error --parallel $(JOBS) $(CTEST_OPTIONS)
 
 test: setup-test configure ## build all, run the tests that are not long
 	@$(CMAKE_BUILD)
