@@ -186,13 +186,12 @@ static int check_request(const request *q, rg_onnx_write_desc *desc)
 
 static void print_help(const rg_option *options)
 {
-    puts("usage: retrograde export MODEL -o FILE [options]\n\n"
-         "Writes a network as an ONNX model, FILE.onnx, or its parameters as PyTorch has them,\n"
-         "FILE.safetensors. MODEL is a checkpoint, the folder of a run, an ONNX "
-         "model, a\n"
-         "model file or the name of a built-in model. The file takes what predict takes: images "
-         "(batch,\n"
-         "channels, height, width) with pixels from 0 to 1.\n");
+    puts(
+        "usage: retrograde export MODEL -o FILE [options]\n\n"
+        "Writes a network as an ONNX model, FILE.onnx, or its parameters as PyTorch has them,\n"
+        "FILE.safetensors. MODEL is a checkpoint, the folder of a run, an ONNX model, a model file\n"
+        "or the name of a built-in model. The input of the file is that of predict: images (batch,\n"
+        "channels, height, width) with pixels from 0 to 1.\n");
     rg_options_help(options);
 }
 
@@ -208,19 +207,20 @@ int rg_cmd_export(int argc, char **argv)
         { "fold-batch-norm", RG_OPTION_FLAG, &q.fold_batch_norm, NULL,
           "make batch normalization part of the layer before it" },
         { "probabilities", RG_OPTION_FLAG, &q.probabilities, NULL,
-          "of a checkpoint: a second output with what predict prints" },
+          "for a checkpoint: add an output with the probabilities that predict prints" },
         { "gradient", RG_OPTION_FLAG, &q.gradient, NULL,
-          "the gradient graph, too: outputs NAME_grad for all parameters, with operators of "
+          "add the gradient graph: outputs NAME_grad for all parameters, with operators of "
           "libretrograde_ort.so" },
         { "raw-input", RG_OPTION_FLAG, &q.raw_input, NULL,
-          "of a checkpoint: mean and deviation of images are not part of the file" },
+          "for a checkpoint: leave the normalization of images out of the file" },
         { "height", RG_OPTION_COUNT, &q.height, "N",
-          "of the images of a model file (default 28), or where an ONNX model leaves it open" },
-        { "width", RG_OPTION_COUNT, &q.width, "N", "likewise (default 28)" },
-        { "channels", RG_OPTION_COUNT, &q.channels, "N", "likewise (default 1)" },
+          "image height for a model file, or for an ONNX model with a variable height (default 28)" },
+        { "width", RG_OPTION_COUNT, &q.width, "N", "image width, likewise (default 28)" },
+        { "channels", RG_OPTION_COUNT, &q.channels, "N", "image channels, likewise (default 1)" },
         { "classes", RG_OPTION_COUNT, &q.classes, "N",
           "number of classes of a model file (default 10)" },
-        { "seed", RG_OPTION_COUNT, &q.seed, "N", "of the parameters of a model file (default 1)" },
+        { "seed", RG_OPTION_COUNT, &q.seed, "N",
+          "seed of the random parameters of a model file (default 1)" },
         { "help", RG_OPTION_FLAG, &q.help, NULL, "print this help" },
         { NULL, RG_OPTION_FLAG, NULL, NULL, NULL },
     };

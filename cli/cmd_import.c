@@ -127,13 +127,13 @@ int rg_cmd_import(int argc, char **argv)
     request q = { .height = 28, .width = 28, .channels = 1, .classes = 10 };
     const rg_option options[] = {
         { "out", RG_OPTION_TEXT, &q.out, "FILE", "the file to write, as -o FILE" },
-        { "model", RG_OPTION_TEXT, &q.model, "M", "of weights: a built-in model or a model file" },
-        { "height", RG_OPTION_COUNT, &q.height, "N", "of weights: height of images (default 28)" },
-        { "width", RG_OPTION_COUNT, &q.width, "N", "of weights: width of images (default 28)" },
+        { "model", RG_OPTION_TEXT, &q.model, "M", "for weights: a built-in model or a model file" },
+        { "height", RG_OPTION_COUNT, &q.height, "N", "for weights: height of images (default 28)" },
+        { "width", RG_OPTION_COUNT, &q.width, "N", "for weights: width of images (default 28)" },
         { "channels", RG_OPTION_COUNT, &q.channels, "N",
-          "of weights: channels of images (default 1)" },
+          "for weights: channels of images (default 1)" },
         { "classes", RG_OPTION_COUNT, &q.classes, "N",
-          "of weights: number of classes (default 10)" },
+          "for weights: number of classes (default 10)" },
         { "help", RG_OPTION_FLAG, &q.help, NULL, "print this help" },
         { NULL, RG_OPTION_FLAG, NULL, NULL, NULL },
     };

@@ -146,10 +146,10 @@ int rg_cmd_predict(int argc, char **argv)
     const int left = rg_use_options(
         &top, &q.use,
         "usage: retrograde predict CHECKPOINT|RUN|MODEL.onnx IMAGE... [options]\n\n"
-        "Classifies PNG, JPEG, WebP or NPY images and prints the probabilities of the classes. Of\n"
-        "networks for masks it prints the share of each class, and with --json the class of each\n"
-        "pixel. An ONNX model that was not trained here gets pixels of 0 to 1, or as --normalize says,\n"
-        "and its classes have numbers.\n",
+        "Classifies PNG, JPEG, WebP or NPY images and prints the probabilities of the classes. For\n"
+        "networks with masks it prints the share of each class, and with --json the class of each\n"
+        "pixel. An ONNX model from elsewhere gets pixels from 0 to 1, normalized as --normalize says,\n"
+        "and its classes are numbered.\n",
         argc, argv, &result);
     if (left < 0)
         return result;

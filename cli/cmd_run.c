@@ -133,7 +133,7 @@ int rg_cmd_run(int argc, char **argv)
         { "classes", RG_OPTION_COUNT, &run->classes, "N",
           "number of classes of a model file (default 10)" },
         { "seed", RG_OPTION_COUNT, &run->seed, "N",
-          "of the parameters of a model file (default 1)" },
+          "seed of the random parameters of a model file (default 1)" },
         { "help", RG_OPTION_FLAG, &r.help, NULL, "print this help" },
         { NULL, RG_OPTION_FLAG, NULL, NULL, NULL },
     };

@@ -8,7 +8,7 @@
 #include "runtime/strategy.h"
 
 #define RG_STRATEGY_TEXT \
-    "use only this strategy wherever an op has it and it accepts the call; help: list them"
+    "use only this strategy where an op has it and it accepts the call; help lists them"
 
 bool rg_op_has_strategy(const rg_op *op, const char *name);
 

@@ -61,14 +61,15 @@ static size_t run_options(rg_train_request *q, rg_option *table)
         { "workers", RG_OPTION_COUNT, &q->workers, "N",
           "number of threads that decode images; 0 (default): chosen by the data" },
         { "memory", RG_OPTION_COUNT, &q->memory, "MB",
-          "decode images in files only once if they fit into so many MB (default 256)" },
+          "keep decoded images in memory if they take at most MB megabytes (default 256)" },
         { "out", RG_OPTION_TEXT, &q->out, "FOLDER",
-          "results folder (default run, or run-2, ... if there is one; of --resume the same)" },
+          "results folder (default run, or run-2, ... if it exists; with --resume, that of the "
+          "checkpoint)" },
         { "resume", RG_OPTION_TEXT, &q->resume, "FILE", "continue from a checkpoint" },
         { "stop", RG_OPTION_COUNT, &q->stop, "N", "stop after epoch N; --resume continues" },
         { "mpi", RG_OPTION_TEXT, &q->mpi, "NAME",
           "with mpirun or srun: openmpi, mpich, abi or the path of a library (default: that of the "
-          "launcher); none: every process is alone" },
+          "launcher); none: processes run independently" },
         { "json", RG_OPTION_FLAG, &q->json, NULL, "print one JSON object per line" },
         { "help", RG_OPTION_FLAG, &q->help, NULL, "print this help" },
     };
@@ -83,7 +84,7 @@ static size_t network_options(rg_train_request *q, rg_option *table)
           "data set: folders of PNG, JPEG or WebP files, perhaps with masks, tar files, IDX, NPY or NPZ "
           "files (default fashion-mnist)" },
         { "size", RG_OPTION_TEXT, &q->size, "SIZE",
-          "resize images in files and cut out the middle: 224, or 192x256 (height x width)" },
+          "resize and center-crop images in files: 224, or 192x256 (height x width)" },
         { "model", RG_OPTION_TEXT, &q->model, "NAME",
           "lenet, small, mlp, resnet, a model file or an ONNX model (default lenet)" },
         { "dtype", RG_OPTION_TEXT, &q->dtype, "DTYPE", "f32, f64, bf16 or f16 (default f32)" },
@@ -100,7 +101,7 @@ static size_t step_options(rg_train_request *q, rg_option *table)
         { "accumulate", RG_OPTION_COUNT, &q->accumulate, "N",
           "accumulate gradients over N batches per step (default 1)" },
         { "micro-batches", RG_OPTION_COUNT, &q->micro_batches, "N",
-          "cut each batch into N parts, a power of two, and sum their gradients in a fixed order "
+          "split each batch into N parts, a power of two, and sum their gradients in a fixed order "
           "(default 1; 8 under mpirun or srun)" },
         { "fast", RG_OPTION_FLAG, &q->fast, NULL,
           "with mpirun or srun: sum over ranks in the order that MPI or NCCL chooses; the bits then "
@@ -143,16 +144,16 @@ static size_t start_options(rg_train_request *q, rg_option *table)
 {
     const rg_option options[] = {
         { "weights", RG_OPTION_TEXT, &q->weights, "FILE",
-          "start with weights of a safetensors file: of PyTorch, or a checkpoint" },
+          "start with the weights in a safetensors file, from PyTorch or a checkpoint" },
         { "head", RG_OPTION_TEXT, &q->head, "N",
-          "replace the last layer of an ONNX model by one of N classes; auto: as many as the data "
-          "has" },
+          "replace the last layer of an ONNX model by one with N classes; auto: as many as in the "
+          "data" },
         { "freeze", RG_OPTION_TEXT, &q->freeze, "PATTERN",
-          "keep the parameters with such names as they are, 'features.*'; several: repeat it" },
+          "do not train parameters whose names match, such as 'features.*'; may be repeated" },
         { "rates", RG_OPTION_TEXT, &q->rates, "LIST",
-          "learning rates of parameters, PATTERN=X,...; or --rate PATTERN=X for each" },
+          "learning rates by parameter name: PATTERN=X,...; or --rate PATTERN=X for each" },
         { "normalize", RG_OPTION_TEXT, &q->normalize, "NAME",
-          "mean and deviation of pixels: data (default), imagenet or none" },
+          "statistics for normalizing pixels: data (default), imagenet or none" },
     };
     memcpy(table, options, sizeof options);
     return sizeof options / sizeof options[0];

@@ -19,7 +19,7 @@ int rg_use_options(const rg_option *own, rg_use_request *q, const char *usage, i
         { "threads", RG_OPTION_COUNT, &q->threads, "N", "number of CPU threads; 0 (default): all" },
         { "json", RG_OPTION_FLAG, &q->json, NULL, "print one JSON object per line" },
         { "normalize", RG_OPTION_TEXT, &q->normalize, "NAME",
-          "of an ONNX model: mean and deviation of pixels: data (default), imagenet or none" },
+          "for an ONNX model: statistics for normalizing pixels: data (default), imagenet or none" },
         { "help", RG_OPTION_FLAG, &q->help, NULL, "print this help" },
         { NULL, RG_OPTION_FLAG, NULL, NULL, NULL },
     };
