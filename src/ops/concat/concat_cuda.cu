@@ -30,7 +30,7 @@ static __global__ void __launch_bounds__(THREADS) join_rows(const __grid_constan
         const int64_t i = first + n * THREADS;
         place[n] = NULL;
         if (i >= k.all)
-            break;
+            continue;
         const int32_t row = divide((int32_t)i, k.by);
         const int32_t column = (int32_t)i - row * k.start[k.count];
         int part = 0;
