@@ -17,11 +17,31 @@ typedef struct window {
     int64_t zero_after;     /* max: see rg_pool_zero_after */
     int64_t y, winners;     /* where the results go */
     real scale;             /* average: 1 / N */
+    bool stream;            /* y, of reals, uses streaming stores */
 } window;
 
 typedef struct results {
     void *y, *winners;
 } results;
+
+/* A block of y from channel c on, in the order of pairs. */
+RG_INLINE void store_block(const window *w, void *y, int64_t c, const vreal value[],
+                           const rg_dtype T, const bool stream)
+{
+    for (int b = 0; b < BLOCK; b += 2)
+        vstore_pair(at_out(y, w->y, T), c + b * VLEN, T, (vpair){ value[b], value[b + 1] }, true,
+                    stream);
+}
+
+/* n channels of y from c on. */
+RG_INLINE void store_result(const window *w, void *y, int64_t c, int n, const rg_dtype T,
+                            const bool dense, vreal value)
+{
+    if (T == RG_REAL && dense && n == VLEN && w->stream)
+        vstream(at_out(y, w->y, T), c, T, value);
+    else
+        store_channels(y, w->y, c, w->k->y[3], n, T, dense, value);
+}
 
 /* The first value that is larger, or the first NaN, wins. */
 RG_INLINE void compete(vreal *best, vint *winner, vreal x, intr tap)
@@ -63,12 +83,13 @@ RG_INLINE void max_block(const window *w, results to, int64_t c, int n, const in
                 compete(&best[b], &winner[b], vset(0), nobody);
         }
     }
-    for (int b = 0; b < blocks && pairs > 1; b += 2)
-        vstore_pair(at_out(to.y, w->y, T), c + b * VLEN, T, (vpair){ best[b], best[b + 1] }, true,
-                    false);
+    if (pairs > 1 && T == RG_REAL && w->stream)
+        store_block(w, to.y, c, best, T, true);
+    else if (pairs > 1)
+        store_block(w, to.y, c, best, T, false);
     for (int b = 0; b < blocks && pairs == 1; b++) {
         if (to.y != NULL)
-            store_channels(to.y, w->y, c + b * VLEN, k->y[3], n, T, dense, best[b]);
+            store_result(w, to.y, c + b * VLEN, n, T, dense, best[b]);
         if (to.winners != NULL)
             store_winners(to.winners, w->winners + c + b * VLEN, n, wide, winner[b]);
     }
@@ -105,14 +126,15 @@ RG_INLINE void sum_block(const window *w, results to, int64_t c, int n, const in
     if (blocks > 1) {
         for (int b = 0; b < blocks; b++)
             sum[b] = squares ? vsqrt(sum[b]) : sum[b] * vset(w->scale);
-        for (int b = 0; b < blocks; b += 2)
-            vstore_pair(at_out(to.y, w->y, T), c + b * VLEN, T, (vpair){ sum[b], sum[b + 1] }, true,
-                        false);
+        if (T == RG_REAL && w->stream)
+            store_block(w, to.y, c, sum, T, true);
+        else
+            store_block(w, to.y, c, sum, T, false);
         return;
     }
     for (int b = 0; b < blocks; b++)
-        store_channels(to.y, w->y, c + b * VLEN, k->y[3], n, T, dense,
-                       squares ? vsqrt(sum[b]) : sum[b] * vset(w->scale));
+        store_result(w, to.y, c + b * VLEN, n, T, dense,
+                     squares ? vsqrt(sum[b]) : sum[b] * vset(w->scale));
 }
 
 RG_INLINE void pool_block(const window *w, results to, int64_t c, int n, const int blocks,
@@ -225,6 +247,7 @@ RG_INLINE void pool_row(const rg_pool_shape *k, const tap_list *taps, const void
     rg_pool_taps(&k->row, i, &w.p0, &w.p1);
     const int64_t rows = kind == AVERAGE ? rg_pool_counted(&k->row, i) : 0;
     const int64_t row = image * k->x[0] + (i * k->row.stride - k->row.before) * k->x[1];
+    w.stream = to.y != NULL && may_stream(k, to.y, image * k->y[0] + i * k->y[1], k->y[2], T);
     for (int64_t j = 0; j < k->column.count; j++) {
         rg_pool_taps(&k->column, j, &w.q0, &w.q1);
         w.first = row + (j * k->column.stride - k->column.before) * k->x[2];

@@ -86,10 +86,18 @@ static int64_t read_bytes(const rg_pool_shape *shape, const rg_tensor_desc *x)
 
 /* ---- forward ---- */
 
+/* Where windows overlap, or results have 16 bits, streaming stores gain nothing. */
+static bool streams(const rg_call *call, const rg_pool_shape *shape, const rg_tensor_desc *y)
+{
+    return rg_pool_are_apart(shape) && rg_dtype_size(y->dtype) >= sizeof(float) &&
+           rg_call_streams(call, bytes_of(y));
+}
+
 static rg_status record_forward(rg_call *call, int32_t kernel)
 {
     const rg_tensor_desc *x = &call->x[0]->desc, *y = &call->y[0]->desc;
-    const rg_pool_args args = { .shape = shape_of(call->desc, x, y) };
+    rg_pool_args args = { .shape = shape_of(call->desc, x, y) };
+    args.shape.stream = streams(call, &args.shape, y);
     rg_launch launch = { .tensors = { RG_BIND(args, x, call->x[0]), RG_BIND(args, y, call->y[0]) },
                          .kernel = kernel,
                          RG_ARGS(args) };
@@ -104,6 +112,7 @@ static rg_status record_winners(rg_call *call, const rg_tensor *winners, const r
     const rg_tensor_desc *x = &call->x[0]->desc;
     rg_pool_winners_args args = { .shape = shape_of(call->desc, x,
                                                     y != NULL ? &y->desc : &winners->desc) };
+    args.shape.stream = y != NULL && streams(call, &args.shape, &y->desc);
     rg_launch launch = { .tensors = { RG_BIND(args, x, call->x[0]), RG_BIND(args, winners, winners),
                                       RG_BIND(args, y, y) },
                          .kernel = RG_POOL_MAX_WINNERS,
