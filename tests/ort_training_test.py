@@ -87,6 +87,43 @@ def test_gather(library, failures, draw):
                          lambda a=arrays, x=axis: run_node(library, "GatherGrad", RUNTIME, a, f32, axis=x))
 
 
+def test_slices(library, failures, draw):
+    """dX is 0 but for what was cut out: every start, step and type."""
+    for case in range(45):
+        dtype = (np.float32, np.float64, np.float16)[case % 3]
+        shape = [int(draw.integers(1, 14)) for _ in range(draw.integers(1, 5))]
+        shape[-1] = int(draw.integers(20, 90)) if case % 4 == 0 else shape[-1]
+        axes = [a for a in range(len(shape)) if draw.random() < 0.7] or [0]
+        starts = [int(draw.integers(0, shape[a])) for a in axes]
+        ends = [int(draw.integers(s + 1, shape[a] + 1)) for a, s in zip(axes, starts)]
+        steps = [int(draw.integers(1, 4)) for _ in axes]
+        cut = [slice(None)] * len(shape)
+        for a, start, end, stride in zip(axes, starts, ends, steps):
+            cut[a] = slice(start, end, stride)
+        want = np.zeros(shape, dtype)
+        want[tuple(cut)] = draw.uniform(1, 2, want[tuple(cut)].shape)
+        numbers = [np.array(n, np.int64) for n in (shape, starts, ends, axes, steps)]
+        got = run_node(library, "SliceGrad", RUNTIME, [np.ascontiguousarray(want[tuple(cut)])] + numbers,
+                       [KINDS[np.dtype(dtype)]])
+        failures.near(f"SliceGrad {shape} {cut}", got[0], want.astype(float), 0)
+
+
+def test_missing_gradient(library, failures, draw):
+    """A gradient without a name is not computed, the others are the same."""
+    x, w, dy = (draw.uniform(-1, 1, s).astype(np.float32) for s in ((2, 3, 6, 6), (4, 3, 3, 3), (2, 4, 4, 4)))
+    names = [("dx", x.shape), ("dw", w.shape), ("db", (4,))]
+    inputs = [helper.make_tensor_value_info(n, 1, a.shape) for n, a in (("dy", dy), ("x", x), ("w", w))]
+    every = None
+    for missing in (None, 0, 1, 2):
+        given = ["" if i == missing else n for i, (n, _) in enumerate(names)]
+        outputs = [helper.make_tensor_value_info(n, 1, s) for n, s in names if n in given]
+        node = helper.make_node("ConvGrad", ["dy", "x", "w"], given, domain=RUNTIME, kernel_shape=[3, 3])
+        got = session(library, [node], inputs, outputs).run(None, {"dy": dy, "x": x, "w": w})
+        every = every or got
+        for value, want in zip(got, [v for i, v in enumerate(every) if i != missing]):
+            failures.near(f"ConvGrad without {missing}", value, want, 0)
+
+
 def test_accumulator(library, failures, draw):
     """The buffer itself is changed, as the training build does."""
     value = draw.uniform(-1, 1, (3, 5)).astype(np.float32)
@@ -286,7 +323,7 @@ def test_training(library, failures, draw):
 def main():
     library, failures = os.path.abspath(sys.argv[1]), Failures()
     draw = np.random.default_rng(1)
-    for test in (test_gather, test_accumulator, test_optimizers, test_optimizer_models, test_training):
+    for test in (test_gather, test_slices, test_missing_gradient, test_accumulator, test_optimizers, test_optimizer_models, test_training):
         test(library, failures, draw)
     for failure in failures.list[:20]:
         print(failure)

@@ -256,27 +256,33 @@ static rg_status take_inputs(rg_run *run, const rg_operator *op, rg_tensor *cons
     return RG_OK;
 }
 
-static rg_status run_onnx(const rg_operator *op, rg_commands *commands, rg_tensor *const inputs[],
-                          int32_t count, uint64_t wanted, rg_tensor *outputs[])
+static rg_status run_onnx(const rg_operator *op, rg_run *run, rg_tensor *const inputs[],
+                          int32_t count)
 {
     numbers n;
-    rg_run run = { .device = op->device, .commands = commands, .out = outputs, .wanted = wanted };
     memcpy(n.attributes, op->attributes, sizeof op->attributes);
-    run.node = (rg_onnx_node){ .type = op->name,
-                               .attributes = n.attributes,
-                               .attribute_count = op->attribute_count,
-                               .inputs = run.shapes,
-                               .input_count = op->input_count,
-                               .outputs = (uint32_t)wanted,
-                               .nhwc = op->nhwc,
-                               .entry = op->onnx };
-    rg_status status = take_inputs(&run, op, inputs, count, &n);
+    run->node = (rg_onnx_node){ .type = op->name,
+                                .attributes = n.attributes,
+                                .attribute_count = op->attribute_count,
+                                .inputs = run->shapes,
+                                .input_count = op->input_count,
+                                .outputs = (uint32_t)run->wanted,
+                                .nhwc = op->nhwc,
+                                .entry = op->onnx };
+    rg_status status = take_inputs(run, op, inputs, count, &n);
     if (status == RG_OK)
-        status = rg_onnx_begin(&run.node, &run.call);
+        status = rg_onnx_begin(&run->node, &run->call);
     if (status == RG_OK)
-        status = op->onnx->run != NULL ? op->onnx->run(&run) : rg_run_op(&run, op->onnx->convert);
-    rg_run_end(&run);
+        status = op->onnx->run != NULL ? op->onnx->run(run) : rg_run_op(run, op->onnx->convert);
+    rg_run_end(run);
     return status;
+}
+
+rg_status rg_run_placed(const rg_operator *op, rg_commands *commands, rg_tensor *const inputs[],
+                        int32_t count, uint64_t wanted, const rg_run_place *place)
+{
+    rg_run run = { .device = op->device, .commands = commands, .place = place, .wanted = wanted };
+    return run_onnx(op, &run, inputs, count);
 }
 
 rg_status rg_operator_run(rg_operator *op, rg_commands *commands, rg_tensor *const inputs[],
@@ -291,8 +297,9 @@ rg_status rg_operator_run(rg_operator *op, rg_commands *commands, rg_tensor *con
     RG_CHECK(wanted != 0 && wanted >> op->output_count == 0, RG_INVALID_ARGUMENT,
              "%s: at least one of %d results must be requested, and no other", op->name,
              op->output_count);
+    rg_run run = { .device = op->device, .commands = commands, .out = outputs, .wanted = wanted };
     const rg_status status = op->onnx != NULL
-                                 ? run_onnx(op, commands, inputs, count, wanted, outputs)
+                                 ? run_onnx(op, &run, inputs, count)
                                  : rg_mps_run(op, commands, inputs, count, wanted, outputs);
     for (int32_t i = 0; i < op->output_count && status != RG_OK; i++) {
         rg_tensor_destroy(outputs[i]);

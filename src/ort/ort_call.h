@@ -143,6 +143,16 @@ static inline void ort_release_shape(const ort_api *api, ort_shape *shape)
     ORT_CALL(api, ORT_RELEASE_SHAPE, void, (ort_shape *), shape);
 }
 
+/* The name of output `index` of a node that is being created; "" where the node does not have it.
+ * *size: the capacity of `text`, then its length with the 0 byte, which is all where text is NULL.
+ */
+static inline ort_status *ort_output_name(const ort_api *api, const ort_kernel_info *info,
+                                          size_t index, char *text, size_t *size)
+{
+    return ORT_CALL(api, ORT_OUTPUT_NAME, ort_status *,
+                    (const ort_kernel_info *, size_t, char *, size_t *), info, index, text, size);
+}
+
 /* The type of output `index` of a node that is being created. */
 static inline ort_status *ort_output_type(const ort_api *api, const ort_kernel_info *info,
                                           size_t index, ort_type_info **type)

@@ -3,11 +3,10 @@
 /* Computations: the tensors of the runtime are handed to native kernels or launches kept from
  * before, or wrapped for ops that record, commit and, on a CPU, wait. CPU kernels run on the
  * runtime's own threads. */
+#include "operators/run.h"
 #include "ort/ort_call.h"
 #include "ort/ort_launch.h"
 #include "runtime/objects.h"
-
-#include <retrograde/reshape.h>
 
 /* ---- the device, on the runtime's threads ---- */
 
@@ -334,37 +333,21 @@ static rg_status run_prepared(rg_ort_computation *c, bool *done)
     return RG_OK;
 }
 
-/* Copies a result into the runtime's memory. */
-static rg_status give_output(rg_ort_computation *c, rg_commands *commands, int32_t i,
-                             rg_tensor *result)
+static rg_status place_output(void *context, int32_t output, const rg_tensor_desc *desc,
+                              rg_tensor **to)
 {
-    RG_TRY(make_output(c, i, &result->desc));
-    if (c->outputs[i] == NULL)
-        return RG_OK;
-    rg_reshape_desc desc = rg_reshape_desc_default();
-    desc.dims_count = result->desc.rank;
-    memcpy(desc.dims, result->desc.dims, sizeof desc.dims);
-    rg_kernel *copy = NULL;
-    RG_TRY(rg_reshape_create(c->k->device, &desc, &copy));
-    const rg_status status = rg_kernel_forward(copy, commands, &result, &c->outputs[i], NULL);
-    rg_kernel_destroy(copy);
-    return status;
+    rg_ort_computation *c = context;
+    RG_TRY(make_output(c, output, desc));
+    *to = c->outputs[output];
+    return RG_OK;
 }
 
 static rg_status compute_general(rg_ort_computation *c, rg_commands *commands)
 {
-    size_t count = 0;
-    rg_tensor *results[RG_ONNX_TENSORS] = { NULL };
-    ORT_TRY(c, ort_output_count(c->k->api, c->context, &count));
-    RG_TRY(rg_operator_run(c->k->general, commands, c->inputs, c->k->registered->input_count,
-                           ((uint64_t)1 << count) - 1, results));
-    rg_status status = RG_OK;
-    for (size_t i = 0; i < count; i++) {
-        if (status == RG_OK && results[i] != NULL)
-            status = give_output(c, commands, (int32_t)i, results[i]);
-        rg_tensor_destroy(results[i]);
-    }
-    return status;
+    const rg_run_place place = { place_output, c };
+    return c->k->outputs == 0 ? RG_OK
+                              : rg_run_placed(c->k->general, commands, c->inputs,
+                                              c->k->registered->input_count, c->k->outputs, &place);
 }
 
 static rg_status compute(rg_ort_computation *c)

@@ -70,6 +70,17 @@ static rg_status read_output_shape(rg_ort_node *k, const ort_kernel_info *info)
     return RG_OK;
 }
 
+/* Gradients that nobody reads have no name and are not computed. */
+static void read_outputs(rg_ort_node *k, const ort_kernel_info *info)
+{
+    for (int32_t i = 0; i < k->registered->output_count; i++) {
+        size_t size = 0;
+        if (ort_succeeded(k->api, ort_output_name(k->api, info, (size_t)i, NULL, &size)) &&
+            size > 1)
+            k->outputs |= (uint64_t)1 << i;
+    }
+}
+
 static rg_status create(rg_ort_node *k, const ort_kernel_info *info)
 {
     rg_onnx_spec spec;
@@ -82,6 +93,7 @@ static rg_status create(rg_ort_node *k, const ort_kernel_info *info)
     RG_TRY(rg_onnx_check(k->registered->entry, k->attributes, k->attribute_count));
     RG_TRY(rg_ort_native_prepare(k));
     RG_TRY(read_output_shape(k, info));
+    read_outputs(k, info);
     if (!k->registered->direct && !k->registered->native)
         RG_TRY(rg_operator_create(k->device, k->registered->entry->name, k->attributes,
                                   k->attribute_count, &k->general));

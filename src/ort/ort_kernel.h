@@ -50,6 +50,7 @@ typedef struct rg_ort_node {
     int64_t ints[RG_ORT_ATTRIBUTES][RG_ONNX_VALUES];
     double floats[RG_ORT_ATTRIBUTES];
     char texts[RG_ORT_ATTRIBUTES][RG_ORT_TEXT];
+    uint64_t outputs;     /* bit i: the node has output i */
     rg_operator *general; /* NULL: the gradient of one op, or a native kernel alone */
 
     /* What native kernels read of the attributes; ort_native.c. */

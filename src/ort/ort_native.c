@@ -85,6 +85,7 @@ static rg_status run_batch_norm(rg_ort_computation *c, bool *done)
                                    .args = &k,
                                    .size = sizeof k,
                                    .units = k.channels,
+                                   .grain = 1 + 4096 / (k.pixels + 1), /* neighbours share lines */
                                    .bytes = rg_ort_bytes(x, 5) };
     return rg_ort_run(c, &launch);
 }

@@ -104,27 +104,107 @@ RG_INLINE int64_t row_of(const rg_ort_slice_args *k, const int64_t index[])
     return row;
 }
 
+/* How many rows from `index` on lie beside the slice in one of the outer dimensions: at least 1. */
+RG_INLINE int64_t rows_beside(const rg_ort_slice_args *k, const int64_t index[])
+{
+    int64_t rows = 1, found = 1;
+    for (int32_t d = k->rank - 2; d >= 0; d--) {
+        const int64_t apart = index[d] - k->start[d];
+        const int64_t stop = (k->length[d] - 1) * k->step[d];
+        if (apart < 0 || apart > stop) {
+            int64_t behind = 0, inner = 1; /* rows of this index that are done */
+            for (int32_t i = k->rank - 2; i > d; i--) {
+                behind += index[i] * inner;
+                inner *= k->dims[i];
+            }
+            found = (apart < 0 ? -apart : k->dims[d] - index[d]) * rows - behind;
+        }
+        rows *= k->dims[d];
+    }
+    return found;
+}
+
+/* Every second element, and zeros between them: words of twice the width. */
+RG_INLINE void spread_words(char *to, const char *from, int64_t count)
+{
+    typedef uint32_t words __attribute__((vector_size(RG_VECTOR_BYTES / 2)));
+    typedef uint64_t pairs __attribute__((vector_size(RG_VECTOR_BYTES)));
+    enum { EACH = RG_VECTOR_BYTES / 8 };
+    int64_t i = 0;
+    for (; i + EACH <= count; i += EACH) {
+        words some;
+        memcpy(&some, from + i * 4, sizeof some);
+        const pairs wide = __builtin_convertvector(some, pairs);
+        memcpy(to + i * 8, &wide, sizeof wide);
+    }
+    for (; i < count; i++) {
+        uint32_t one;
+        memcpy(&one, from + i * 4, sizeof one);
+        const uint64_t wide = one;
+        memcpy(to + i * 8, &wide, sizeof wide);
+    }
+}
+
+RG_INLINE void spread_halves(char *to, const char *from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t one;
+        memcpy(&one, from + i * 2, sizeof one);
+        const uint32_t wide = one;
+        memcpy(to + i * 4, &wide, sizeof wide);
+    }
+}
+
+/* A row that dy has elements of. */
+RG_INLINE void slice_row(const rg_ort_slice_args *k, char *to, const char *from, const rg_dtype T)
+{
+    const int32_t last = k->rank - 1;
+    const int64_t width = k->dims[last], start = k->start[last], step = k->step[last];
+    const int64_t length = k->length[last], element = vbytes(T) / VLEN;
+    const int64_t pairs = start + 2 * length <= width ? length : length - 1;
+    if (step == 2 && element <= 4) {
+        const int64_t end = start + 2 * pairs;
+        clear(to, 0, start, T);
+        if (element == 4)
+            spread_words(at_out(to, start, T), from, pairs);
+        else
+            spread_halves(at_out(to, start, T), from, pairs);
+        clear(to, end, width - end, T);
+        if (pairs < length)
+            store_one(to, end, T, load_one(from, pairs, T));
+        return;
+    }
+    if (length < width)
+        clear(to, 0, width, T);
+    if (step == 1)
+        memcpy(at_out(to, start, T), from, (size_t)(length * element));
+    for (int64_t i = 0; step != 1 && i < length; i++)
+        store_one(to, start + i * step, T, load_one(from, i, T));
+}
+
 RG_INLINE void slice(const rg_ort_slice_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     const int32_t last = k->rank - 1;
-    const int64_t width = k->dims[last], length = k->length[last], step = k->step[last];
+    const int64_t width = k->dims[last];
     int64_t index[RG_MAX_RANK];
     for (int64_t d = last - 1, left = begin; d >= 0; d--) {
         index[d] = left % k->dims[d];
         left /= k->dims[d];
     }
-    for (int64_t unit = begin; unit < end; unit++) {
+    for (int64_t unit = begin; unit < end;) {
         const int64_t row = row_of(k, index);
-        char *to = at_out(k->dx, unit * width, T);
-        if (row < 0 || length < width)
-            clear(k->dx, unit * width, width, T);
-        if (row >= 0 && step == 1)
-            memcpy(at_out(to, k->start[last], T), at(k->dy, row * length, T),
-                   (size_t)length * (size_t)(vbytes(T) / VLEN));
-        for (int64_t i = 0; row >= 0 && step != 1 && i < length; i++)
-            store_one(to, k->start[last] + i * step, T, load_one(k->dy, row * length + i, T));
-        for (int32_t d = last - 1; d >= 0 && ++index[d] == k->dims[d]; d--)
-            index[d] = 0;
+        const int64_t rows = row < 0 ? least(rows_beside(k, index), end - unit) : 1;
+        if (row < 0)
+            clear(k->dx, unit * width, rows * width, T);
+        else
+            slice_row(k, at_out(k->dx, unit * width, T), at(k->dy, row * k->length[last], T), T);
+        unit += rows;
+        int64_t carry = rows;
+        for (int32_t d = last - 1; d >= 0 && carry > 0; d--) {
+            index[d] += carry;
+            carry = index[d] / k->dims[d];
+            index[d] -= carry * k->dims[d];
+        }
     }
 }
 RG_KERNEL(slice, rg_ort_slice_args)

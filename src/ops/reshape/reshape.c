@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Reshape: description, validation, shape rule, forward, gradient. */
 #include "ops/reshape/reshape.h"
+#include "core/shape.h"
 #include "ops/move/move_record.h"
 #include "ops/ops.h"
 
@@ -111,15 +112,21 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 
 /* ---- forward and gradient ---- */
 
+/* A copy of a view of the same dimensions may go by tiles. */
+static rg_move move_of(const rg_tensor_desc *from, const rg_tensor_desc *to)
+{
+    return rg_shape_same_dims(from, to) ? rg_move_make_same(from, to) : rg_move_make(from, to);
+}
+
 static rg_status forward(rg_call *call)
 {
-    const rg_move move = rg_move_make(&call->x[0]->desc, &call->y[0]->desc);
+    const rg_move move = move_of(&call->x[0]->desc, &call->y[0]->desc);
     return rg_record_move(call, RG_RESHAPE_MOVE, call->x[0], call->y[0], &move);
 }
 
 static rg_status gradient(rg_call *call)
 {
-    rg_move move = rg_move_make(&call->dy[0]->desc, &call->dx[0]->desc);
+    rg_move move = move_of(&call->dy[0]->desc, &call->dx[0]->desc);
     move.add = call->add & 1;
     return rg_record_move(call, RG_RESHAPE_MOVE, call->dy[0], call->dx[0], &move);
 }
