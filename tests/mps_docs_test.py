@@ -2,6 +2,7 @@
 # Copyright The retrograde authors
 """docs/mps.md says only what a test shows: every test that a row names exists, and every function that the row claims is
 called in a test that it names."""
+import collections
 import functools
 import re
 import sys
@@ -86,6 +87,34 @@ def check_row(header, number, cells):
             problems.append(f"{number}: no test of the row calls {name}")
 
 
+def on_devices():
+    """The functions that tests/any_device.h runs on every device, by file."""
+    found = {}
+    for path in (ROOT / "tests").glob("*_test.c"):
+        run = re.search(r"RUN_ON_DEVICES\((.*?)\)", text_of(path), re.S)
+        found[path.stem] = set(re.findall(r"\w+", run.group(1))) if run else set()
+    return found
+
+
+# Members of MPS: in all, with a counterpart, tested on a CPU, tested on a GPU by a function, or by one or a case.
+members = collections.Counter()
+ANY_DEVICE = on_devices()
+
+
+def count_member(cells):
+    here, last = cells[1], cells[-1]
+    members["all"] += 1
+    if here.startswith("–"):
+        return
+    functions = re.findall(r"((?:`\w+`(?:, )?)+) \((\w+_test)\)", last)
+    cases = bool(re.search(r"`check (\w+)`", last))
+    members["exist"] += 1
+    members["cpu"] += bool(functions or cases or re.search(r"\b(cli|ops|torch)_test\b", last))
+    any_device = any(n in ANY_DEVICE[file] for names, file in functions for n in re.findall(r"`(\w+)`", names))
+    members["function"] += any_device
+    members["cuda"] += any_device or cases
+
+
 header = None
 for number, line in enumerate((ROOT / "docs/mps.md").read_text(encoding="utf-8").split("\n"), 1):
     cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
@@ -96,6 +125,16 @@ for number, line in enumerate((ROOT / "docs/mps.md").read_text(encoding="utf-8")
     elif not line.startswith("|-") and len(cells) >= 2:
         rows_seen += 1
         check_row(header, number, cells)
+        if header[-1] in ("test", "checked by"):
+            count_member(cells)
+
+SENTENCE = ("%d members, %d of them with a counterpart, each with a test on CPUs. Tests of %d run on GPUs, too: functions "
+            "of %d,\nand for the others cases of `check`, which any device can be given.")
+said = SENTENCE % (members["all"], members["exist"], members["cuda"], members["function"])
+if members["cpu"] != members["exist"]:
+    problems.append(f": {members['exist'] - members['cpu']} members have a counterpart, but no test")
+if said not in text_of(ROOT / "docs/mps.md"):
+    problems.append(": the counts of members are not these: " + said)
 
 for problem in problems:
     print("docs/mps.md:" + problem)
