@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-"""Runs the node tests and the light networks of the Python package `onnx` with `retrograde run`.
+"""Runs the node tests and the light networks of the Python package `onnx`, or the cases of a folder, with `retrograde run`.
 
-usage: onnx_node_test.py PROGRAM [--list] [--only PART]
+usage: onnx_node_test.py PROGRAM [--data FOLDER] [--list] [--only PART]
+
+FOLDER has cases as Debian's libonnx-testdata does: */CASE/model.onnx and */CASE/test_data_set_0/input_0.pb.
 
 Every case passes, or its model is refused as not covered; with --list each case is printed with the
-reason. A case of operators that docs/onnx.md lists passes, or onnx_not_covered.txt has its reason.
-Skips where the package is missing.
+reason. A case of operators that docs/onnx.md lists passes, or onnx_not_covered.txt has its reason;
+for the cases of a folder onnx_not_covered_data.txt has further ones. Skips where the package, or the folder, is missing.
 """
 import argparse
 import collections
@@ -41,14 +43,42 @@ Squeeze Sub Sum Swish Tanh ThresholdedRelu Tile Transpose Unsqueeze Upsample Whe
 NO_CASE = {"Upsample", "Cast", "GlobalLpPool"}
 
 
-def read_reasons():
-    """Lines of onnx_not_covered.txt: a pattern of names of cases, two spaces or more, the reason."""
+def read_reasons(name):
+    """Lines of a list: a pattern of names of cases, two spaces or more, the reason."""
     reasons = {}
-    for line in (pathlib.Path(__file__).parent / "onnx_not_covered.txt").read_text().splitlines():
+    for line in (pathlib.Path(__file__).parent / name).read_text().splitlines():
         if line.strip() and not line.startswith("#"):
             pattern, reason = re.split(r"\s{2,}", line.strip(), maxsplit=1)
             reasons[pattern] = reason
     return reasons
+
+
+def value_of(path, port):
+    """A value of a case: an array, or None for sequences and others."""
+    if not port.type.HasField("tensor_type"):
+        return None
+    tensor = onnx.TensorProto()
+    tensor.ParseFromString(path.read_bytes())
+    return numpy_helper.to_array(tensor)
+
+
+def data_cases(folder):
+    """Cases in folders, with the tolerances of the package."""
+    for path in sorted(folder.glob("*/*/model.onnx")):
+        model, data = onnx.load(path), path.parent / "test_data_set_0"
+        values = [[value_of(data / f"{kind}_{i}.pb", port) for i, port in enumerate(ports)
+                   if (data / f"{kind}_{i}.pb").exists()]
+                  for kind, ports in (("input", model.graph.input), ("output", model.graph.output))]
+        yield path.parent.name, model, *values, 1e-3, 1e-7
+
+
+def package_cases(only):
+    for case in collect_testcases(None):
+        if only in case.name and case.model is not None:
+            inputs, outputs = ([array_of(value) for value in values] for values in case.data_sets[0])
+            yield case.name, case.model, inputs, outputs, case.rtol, case.atol
+    for light, model, inputs, outputs in light_networks():
+        yield light, model, inputs, outputs, 2e-3, 1e-7
 
 
 def array_of(value):
@@ -130,22 +160,23 @@ def light_networks():
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program", type=pathlib.Path)
+    parser.add_argument("--data", type=pathlib.Path)
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     counts, failed, covered = collections.Counter(), [], set()
-    reasons, used = read_reasons(), set()
+    reasons, used = read_reasons("onnx_not_covered.txt"), set()
+    if options.data and not options.data.is_dir():
+        print(f"skipped: there is no {options.data}")
+        sys.exit(77)
+    if options.data: # the newer package has all of the first list
+        used |= set(reasons)
+        reasons = {**read_reasons("onnx_not_covered_data.txt"), **reasons}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        cases = []
-        for case in collect_testcases(None):
-            if options.only in case.name and case.model is not None:
-                inputs, outputs = ([array_of(value) for value in values] for values in case.data_sets[0])
-                cases.append((case.name, case.model, inputs, outputs, case.rtol, case.atol))
-        for light, model, inputs, outputs in light_networks():
-            if options.only in light:
-                cases.append((light, model, inputs, outputs, 2e-3, 1e-7))
-        for label, model, inputs, outputs, rtol, atol in cases:
+        for label, model, inputs, outputs, rtol, atol in data_cases(options.data) if options.data else package_cases(options.only):
+            if options.only not in label:
+                continue
             outcome = run_case(options.program.resolve(), folder, model, inputs, outputs, rtol, max(atol, 1e-6))
             if outcome.startswith("not covered"): # sizes and axes as constants, the first output alone
                 baked, left = bake(model, inputs, True)
@@ -155,6 +186,8 @@ def main():
                     again = run_case(options.program.resolve(), folder, baked, left, outputs[:1], rtol, max(atol, 1e-6))
                     outcome = "" if not again else outcome
             kind = "passes" if not outcome else "not covered" if outcome.startswith("not covered") else "FAILS"
+            if options.data and "it uses operator set" in outcome:
+                kind = "of operator sets before 7"
             known = [pattern for pattern in reasons if fnmatch.fnmatchcase(label, pattern)]
             if kind == "not covered" and {node.op_type for node in model.graph.node} <= COVERED:
                 used |= set(known)
@@ -170,7 +203,7 @@ def main():
             if kind == "FAILS" or options.list:
                 print(f"{kind:12} {label}: {outcome}")
     print(", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())))
-    missing = sorted(COVERED - covered - NO_CASE) if not options.only else []
+    missing = sorted(COVERED - covered - NO_CASE) if not options.only and not options.data else []
     if missing:
         print("no case passes of:", " ".join(missing))
     unused = sorted(set(reasons) - used) if not options.only else []
