@@ -126,7 +126,7 @@ class Streams(Case):
         run(*self.words("--epochs", "1")[1:])
         image = self.path("x.npy")
         write_npy(image, "<f4", (2, 3), bytes(24))
-        for words in (("info",), ("help",), ("--version",), ("check", "gram", "--quick"), ("op", "--list"),
+        for words in (("info",), ("help",), ("--version",), ("check", "gram", "--case", "one"), ("op", "--list"),
                       ("graph", "lenet", "--out", "/dev/stdout"),
                       ("eval", self.checkpoint("out"), "--data", self.data),
                       ("op", "neuron", "x=" + image, "-o", "y=/dev/stdout")):  # fmt: skip
