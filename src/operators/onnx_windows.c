@@ -266,7 +266,7 @@ static void keep_partial(const rg_onnx_node *node, const window *w, rg_pool_desc
 {
     const int64_t before[2] = { d->padding.top, d->padding.left };
     const int64_t after[2] = { d->padding.bottom, d->padding.right };
-    const int32_t policy = d->padding.policy;
+    const rg_padding_policy policy = d->padding.policy;
     if ((policy != RG_PADDING_EXPLICIT && policy != RG_PADDING_VALID) || !rg_onnx_has(node, image))
         return;
     for (int32_t axis = 2 - w->spatial; axis < 2; axis++) {
