@@ -47,6 +47,18 @@ static rg_status check_names(const rg_run_network *run)
     return RG_OK;
 }
 
+/* A model that cannot be made without the shape of an input lacks that first of all. */
+static rg_status check_given(rg_run_network *run, rg_status status)
+{
+    rg_onnx_port_info info;
+    for (int32_t i = 0; i < rg_onnx_inputs(run->onnx); i++) {
+        if (rg_onnx_input(run->onnx, i, &info) == RG_OK &&
+            rg_run_files_find(&run->inputs, info.name) == NULL)
+            return rg_fails(status, "the input '%s' is missing: add %s=FILE", info.name, info.name);
+    }
+    return status;
+}
+
 /* The shapes of the inputs are those of the files. */
 static rg_status open_onnx(rg_run_network *run)
 {
@@ -71,6 +83,8 @@ static rg_status open_onnx(rg_run_network *run)
     options.dtype = run->dtype;
     if (status == RG_OK)
         status = rg_onnx_network_create(run->onnx, &options, &run->network);
+    if (status == RG_INVALID_ARGUMENT || status == RG_MALFORMED)
+        status = check_given(run, status);
     free(shapes);
     run->graph = rg_onnx_network_graph(run->network);
     return status;

@@ -364,6 +364,15 @@ def test_refused(folder):
                         ("cut", ["cut.onnx"]), ("text", ["text.onnx"]), ("two", ["2 inputs"]), ("missing", ["missing.onnx"]),
                         ("none", ["no parameters"]), ("constant", ["constant"])):
         refuse(folder, words, f"{name}.onnx", "--data", data)
+    write_npy(folder / "image.npy", [8, 8, 1], [0.5] * 64)
+    write_npy(folder / "a.npy", [2, 3], [0.5] * 6)
+    for words, arguments in (
+            (["2 inputs: 'a', 'b'"], ("predict", "two.onnx", "image.npy")),
+            (["2 inputs: 'a', 'b'"], ("import", "two.onnx", "-o", "two.safetensors")),
+            (["input 'b' is missing: add b=FILE"], ("run", "two.onnx", "a=a.npy", "-o", "y=y.npy"))):
+        done = run(folder, *arguments)
+        assert done.returncode in (1, 2) and done.stderr.count("\n") == 1, done.stderr
+        assert all(word in done.stderr for word in words), done.stderr
     refuse(folder, ["unexpected"], "good.onnx", "more.onnx", "--data", data)
     for arguments in (("eval", "good.onnx"), ("predict", "good.onnx", "none.png"), ("predict", "cut.onnx", "none.png"),
                       ("graph", "two.onnx")):

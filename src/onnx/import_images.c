@@ -9,6 +9,7 @@
 
 #include <retrograde/softmax.h>
 
+#include <stdio.h>
 #include <string.h>
 
 bool rg_onnx_has_channels_last(const rg_onnx *model, int64_t channels)
@@ -20,13 +21,26 @@ bool rg_onnx_has_channels_last(const rg_onnx *model, int64_t channels)
 
 /* ---- the input ---- */
 
+rg_status rg_onnx_check_input(const rg_onnx *model)
+{
+    char names[160];
+    size_t length = 0;
+    names[0] = 0;
+    for (size_t i = 0; i < model->input_count && length < sizeof names; i++)
+        length += (size_t)snprintf(names + length, sizeof names - length, "%s'%.40s'",
+                                   i > 0 ? ", " : "", model->inputs[i].name);
+    RG_CHECK(model->input_count == 1, RG_UNSUPPORTED,
+             "the network has %zu inputs%s%s; one for a set of images has one, the images, and "
+             "others can be used by 'run'",
+             model->input_count, model->input_count > 0 ? ": " : "", names);
+    return RG_OK;
+}
+
 /* The shape of the input for these images, dimensions in the order of the file. */
 static rg_status input_shape(const rg_onnx *model, const rg_onnx_images *images,
                              rg_tensor_desc *input)
 {
-    RG_CHECK(model->input_count == 1, RG_UNSUPPORTED,
-             "the network has %zu inputs; one that is trained has one, the images",
-             model->input_count);
+    RG_TRY(rg_onnx_check_input(model));
     const rg_proto_port *port = &model->inputs[0];
     const int64_t h = images->height, w = images->width, c = images->channels;
     const bool last = rg_onnx_has_channels_last(model, c);

@@ -54,6 +54,9 @@ typedef struct rg_onnx_images {
 rg_status rg_onnx_network_for_images(const rg_onnx *model, const rg_onnx_options *options,
                                      const rg_onnx_images *images, rg_onnx_network **network);
 
+/* That the model has one input, which can be the images. */
+rg_status rg_onnx_check_input(const rg_onnx *model);
+
 /* Whether the file has the images as (n, h, w, c). */
 bool rg_onnx_has_channels_last(const rg_onnx *model, int64_t channels);
 

@@ -97,6 +97,10 @@ rg_status rg_trainer_describe_model(rg_trainer *t, const rg_model *model)
 {
     rg_network_desc network = rg_network_desc_default();
     int64_t height, width, channels;
+    const rg_status one = model->onnx != NULL ? rg_onnx_check_input(model->onnx) : RG_OK;
+    if (one != RG_OK)
+        rg_error_prefix("%s: ", model->name);
+    RG_TRY(one);
     RG_TRY(rg_model_input(model, &height, &width, &channels));
     RG_CHECK(height > 0 && width > 0 && channels > 0 && channels <= RG_DATASET_CHANNELS,
              RG_INVALID_ARGUMENT,
