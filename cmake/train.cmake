@@ -72,6 +72,7 @@ target_sources(rg_train_objects PRIVATE
     src/onnx/fold_masks.c
     src/onnx/onnx_write.c src/onnx/onnx_rewrite.c src/onnx/onnx_save.c src/onnx/onnx_weights.c
     src/onnx/export.c src/onnx/export_emit.c src/onnx/export_value.c src/onnx/export_windows.c
+    src/onnx/export_window_gradient.c
     src/onnx/export_products.c src/onnx/export_elements.c src/onnx/export_norms.c
     src/onnx/export_shapes.c src/onnx/export_gradient.c src/onnx/export_shape_gradient.c
     src/onnx/export_layer_gradient.c)

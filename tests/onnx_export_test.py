@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from onnx_made import classifier, external, model, network, node, port, tensor
+from onnx_made import INT64, classifier, external, model, network, node, port, tensor
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 
@@ -307,6 +307,36 @@ def test_neurons(folder, np, onnx, runtime):
         np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-5 * abs(wanted).max())
 
 
+def check_window_gradients(folder, np, runtime, options):
+    """Gradients of transposed convolutions, resizing by whole factors and padding, which ONNX Runtime has operators for."""
+    rng = np.random.RandomState(5)
+    weights = {"v": (6, 2, 3, 3), "b": (6,), "t": (6, 2, 3, 2), "c": (4,), "u": (4, 3, 2, 2)}
+    made = model([node("Conv", ["x", "v", "b"], ["a"]), node("Tanh", ["a"], ["d"]), node("Pad", ["d", "pads"], ["e"]),
+                  node("ConvTranspose", ["e", "t", "c"], ["f"], strides=[2, 3], pads=[1, 0, 0, 1], group=2, output_padding=[1, 2]),
+                  node("Elu", ["f"], ["g"]),
+                  node("Resize", ["g", "", "scales"], ["h"], mode="nearest", coordinate_transformation_mode="asymmetric",
+                       nearest_mode="floor"),
+                  node("ConvTranspose", ["h", "u"], ["i"], dilations=[2, 1]), node("Sigmoid", ["i"], ["y"])],
+                 [port("x", ["N", 2, 7, 6])], [port("y", ["N", 3, "h", "w"])],
+                 [tensor(name, shape, rng.standard_normal(shape).ravel() / 3) for name, shape in weights.items()] +
+                 [tensor("pads", [8], [0, 0, 1, 2, 0, 0, -1, 1], INT64), tensor("scales", [4], [1.0, 1.0, 2.0, 3.0])])
+    (folder / "windows.onnx").write_bytes(made)
+    x = rng.standard_normal((2, 2, 7, 6)).astype(np.float32)
+    np.save(folder / "x.npy", x)
+    succeed("run", folder / "windows.onnx", f"x={folder}/x.npy", "-o", f"y={folder}/y.npy")
+    dy = rng.standard_normal(np.load(folder / "y.npy").shape).astype(np.float32)
+    np.save(folder / "dy.npy", dy)
+    succeed("run", folder / "windows.onnx", f"x={folder}/x.npy", "--gradient", f"y={folder}/dy.npy", "-o", folder / "all.safetensors")
+    succeed("export", folder / "windows.onnx", "--gradient", "-o", folder / "gradient.onnx")
+    session = runtime.InferenceSession(str(folder / "gradient.onnx"), options)
+    results = dict(zip([o.name for o in session.get_outputs()], session.run(None, {"x": x, "y_grad": dy})))
+    tensors = read_tensors(folder / "all.safetensors")
+    assert set(tensors) == set(weights), tensors.keys()
+    for name, (shape, data) in tensors.items():
+        wanted = np.frombuffer(data, "<f4").reshape(shape)
+        np.testing.assert_allclose(results[name + "_grad"], wanted, rtol=0, atol=1e-5 * abs(wanted).max(), err_msg=name)
+
+
 def test_gradient(folder, np, onnx, runtime):
     """The gradient graph, run by the runtime with our operators, gives what run --gradient gives."""
     library = PROGRAM.parent / "libretrograde_ort.so"
@@ -351,6 +381,7 @@ def test_gradient(folder, np, onnx, runtime):
     for name, (shape, data) in read_tensors(folder / "all.safetensors").items():
         wanted = np.frombuffer(data, "<f4").reshape(shape)
         np.testing.assert_allclose(results[name + "_grad"], wanted, rtol=0, atol=1e-5 * abs(wanted).max())
+    check_window_gradients(folder, np, runtime, options)
     refuse(folder / "never.onnx", folder / "lrn.txt", "--gradient", words=("lrn.txt",))
     (folder / "lrn.txt").write_text("one: conv 4 window=3\n two: lrn\n dense classes\n")
     refuse(folder / "never.onnx", folder / "lrn.txt", "--gradient", words=("lrn gradient",))

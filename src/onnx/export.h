@@ -8,6 +8,7 @@
 
 #include "onnx/onnx_write.h"
 
+#include <retrograde/conv_transpose.h>
 #include <retrograde/conv.h>
 #include <retrograde/pool.h>
 
@@ -158,7 +159,14 @@ rg_status rg_export_operand(rg_export *e, const rg_value *value, int32_t rank,
 /* Attributes of windows for gradients; RG_UNSUPPORTED where the forward pass has nodes for them. */
 rg_status rg_emit_conv_windows(rg_export *e, const rg_conv_desc *desc, const rg_tensor_desc *x,
                                const rg_tensor_desc *w);
+rg_status rg_emit_transposed_windows(rg_export *e, const rg_conv_transpose_desc *desc,
+                                     const rg_tensor_desc *x, const rg_tensor_desc *w,
+                                     const rg_tensor_desc *y);
 rg_status rg_emit_pool_windows(rg_export *e, const rg_pool_desc *desc, const rg_tensor_desc *x);
+
+/* Pad with numbers in the order of the file, (n, c, h, w). */
+rg_status rg_form_pad(rg_export *e, rg_form *form, const char *mode, const int64_t pads[8],
+                      double value);
 
 /* Held between two bounds; infinite ones are none. */
 rg_status rg_form_clip(rg_export *e, rg_form *form, double low, double high);
@@ -187,7 +195,8 @@ rg_exporter rg_export_conv_gradient, rg_export_pool_gradient, rg_export_dense_gr
     rg_export_matmul_gradient, rg_export_batch_norm_gradient, rg_export_layer_norm_gradient,
     rg_export_reshape_gradient, rg_export_transpose_gradient, rg_export_concat_gradient,
     rg_export_slice_gradient, rg_export_reduce_gradient, rg_export_softmax_gradient,
-    rg_export_dropout_gradient, rg_export_loss_gradient;
+    rg_export_dropout_gradient, rg_export_loss_gradient, rg_export_conv_transpose_gradient,
+    rg_export_pad_gradient, rg_export_upsample_gradient;
 /* Whether a gradient of this forward node is written. */
 bool rg_export_has_gradient(const rg_export *e, const rg_node *node);
 /* The gradient of an input, if it is wanted. */
@@ -201,6 +210,9 @@ rg_status rg_form_runtime(rg_export *e, const char *type, rg_form *dy, const cha
 /* dy becomes the gradient of an activation with input x and result y, of the same order. */
 rg_status rg_form_neuron_gradient(rg_export *e, const rg_neuron_desc *d, const rg_form *x,
                                   const rg_form *y, rg_form *dy);
+/* The gradient behind a neuron that is part of the op: g = dy neuron'(z). */
+rg_status rg_form_before_neuron(rg_export *e, const rg_node *node, const rg_neuron_desc *neuron,
+                                rg_form *dy);
 /* Sums over dimensions of the graph, which stay with length 1, or are left out. */
 rg_status rg_form_sum(rg_export *e, rg_form *form, const bool dims[], bool keep);
 

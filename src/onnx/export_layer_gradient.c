@@ -9,9 +9,8 @@
 
 #include <string.h>
 
-/* The gradient behind a neuron that is part of the op: g = dy neuron'(z). */
-static rg_status before_neuron(rg_export *e, const rg_node *node, const rg_neuron_desc *neuron,
-                               rg_form *dy)
+rg_status rg_form_before_neuron(rg_export *e, const rg_node *node, const rg_neuron_desc *neuron,
+                                rg_form *dy)
 {
     if (neuron->kind == RG_NEURON_NONE)
         return RG_OK;
@@ -32,7 +31,7 @@ rg_status rg_export_conv_gradient(rg_export *e, const rg_node *node)
     RG_TRY(rg_export_image(e, node->x[0], &x));
     RG_TRY(rg_export_image(e, node->x[1], &w));
     RG_TRY(rg_export_image(e, node->in[0], &dy));
-    RG_TRY(before_neuron(e, node, &d->neuron, &dy));
+    RG_TRY(rg_form_before_neuron(e, node, &d->neuron, &dy));
     RG_TRY(rg_emit_runtime(e, "ConvGrad"));
     rg_emit_input(e, dy.name);
     rg_emit_input(e, x.name);
@@ -185,7 +184,7 @@ rg_status rg_export_dense_gradient(rg_export *e, const rg_node *node)
         forward->form.shape[0].rank != g.shape[0].rank) { /* (n, 1, 1, c) as (n, c) */
         RG_TRY(rg_form_reshape(e, &g, forward->form.shape, rg_plain_order));
     }
-    RG_TRY(before_neuron(e, node, &d->neuron, &g));
+    RG_TRY(rg_form_before_neuron(e, node, &d->neuron, &g));
     RG_TRY(rg_form_reorder(e, &g, rg_plain_order));
     RG_TRY(as_rows(e, y[0].dims[y[0].rank - 1], &g));
     return dense_parts(e, node, &x, &g, order);
@@ -252,7 +251,7 @@ rg_status rg_export_batch_norm_gradient(rg_export *e, const rg_node *node)
              RG_UNSUPPORTED, "statistics of the batch, or their gradients");
     RG_TRY(rg_export_image(e, node->x[0], &x));
     RG_TRY(rg_export_image(e, node->in[0], &g));
-    RG_TRY(before_neuron(e, node, &d->neuron, &g));
+    RG_TRY(rg_form_before_neuron(e, node, &d->neuron, &g));
     RG_TRY(rg_export_plain(e, node->x[statistics], &mean));
     RG_TRY(rg_export_plain(e, node->x[statistics + 1], &scale));
     RG_TRY(rg_export_number(e, x.shape[0].dtype, d->epsilon, &epsilon));
@@ -299,7 +298,7 @@ rg_status rg_export_layer_norm_gradient(rg_export *e, const rg_node *node)
              "a normalization other than LayerNormalization with a scale");
     RG_TRY(rg_export_plain(e, node->x[0], &x));
     RG_TRY(rg_export_plain(e, node->in[0], &g));
-    RG_TRY(before_neuron(e, node, &d->neuron, &g));
+    RG_TRY(rg_form_before_neuron(e, node, &d->neuron, &g));
     RG_TRY(rg_form_reorder(e, &g, rg_plain_order));
     RG_TRY(rg_export_plain(e, node->x[1], &gamma));
     RG_TRY(rg_emit_runtime(e, "LayerNormalizationGrad"));

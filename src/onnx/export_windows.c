@@ -17,9 +17,8 @@ static rg_status check_image(const rg_form *form)
     return RG_OK;
 }
 
-/* Pad with numbers in the order of the file, (n, c, h, w). */
-static rg_status emit_pad(rg_export *e, rg_form *form, const char *mode, const int64_t pads[8],
-                          double value)
+rg_status rg_form_pad(rg_export *e, rg_form *form, const char *mode, const int64_t pads[8],
+                      double value)
 {
     const char *numbers, *fill = "";
     RG_TRY(rg_export_ints(e, pads, 8, ".pads", &numbers));
@@ -39,7 +38,7 @@ static rg_status pad_image(rg_export *e, rg_form *form, const int64_t before[2],
                            const int64_t after[2])
 {
     const int64_t pads[] = { 0, 0, before[0], before[1], 0, 0, after[0], after[1] };
-    return emit_pad(e, form, "constant", pads, 0);
+    return rg_form_pad(e, form, "constant", pads, 0);
 }
 
 /* Windows of an operator: pads are not negative, and a last window that would be too many is cut
@@ -193,6 +192,20 @@ static rg_status place_transposed(const rg_conv_transpose_desc *d, const rg_tens
         RG_CHECK(w->before[i] >= 0 && extra[i] < w->stride[i], RG_UNSUPPORTED,
                  "a result that windows do not reach");
     }
+    return RG_OK;
+}
+
+rg_status rg_emit_transposed_windows(rg_export *e, const rg_conv_transpose_desc *d,
+                                     const rg_tensor_desc *x, const rg_tensor_desc *weights,
+                                     const rg_tensor_desc *y)
+{
+    windows w = { .kernel = { weights->dims[1], weights->dims[2] } };
+    int64_t extra[2];
+    copy_pair(w.stride, d->stride);
+    copy_pair(w.dilation, d->dilation);
+    RG_TRY(place_transposed(d, x, y, &w, extra));
+    emit_windows(e, &w);
+    rg_emit_int(e, "group", d->groups == 0 ? x->dims[3] : d->groups);
     return RG_OK;
 }
 
@@ -425,6 +438,6 @@ rg_status rg_export_pad(rg_export *e, const rg_node *node)
         pads[form.order[i]] = d->before[i];
         pads[4 + form.order[i]] = d->after[i];
     }
-    RG_TRY(emit_pad(e, &form, modes[d->mode], pads, d->mode == RG_PAD_CONSTANT ? d->value : 0));
+    RG_TRY(rg_form_pad(e, &form, modes[d->mode], pads, d->mode == RG_PAD_CONSTANT ? d->value : 0));
     return rg_export_define(e, node, 0, &form);
 }
