@@ -54,7 +54,7 @@ static void say_weights(void *context, const char *sentence)
     rg_show_say(&run->show, "%s", sentence);
 }
 
-static rg_status make_new(rg_train_run *run, const rg_trainer_desc *desc)
+static rg_status create_trainer(rg_train_run *run, const rg_trainer_desc *desc)
 {
     const rg_status status =
         rg_trainer_create(run->device, run->model, run->data.train, desc, &run->trainer);
@@ -73,7 +73,7 @@ static rg_status make_new(rg_train_run *run, const rg_trainer_desc *desc)
                            : RG_OK;
 }
 
-static rg_status make_resumed(rg_train_run *run, const rg_trainer_desc *desc)
+static rg_status resume_trainer(rg_train_run *run, const rg_trainer_desc *desc)
 {
     const rg_status status =
         rg_trainer_resume(run->device, run->request->resume, run->data.train, desc, &run->trainer);
@@ -149,7 +149,7 @@ static rg_status open_model(rg_train_run *run)
     return rg_train_take_size(run->model, run->request, run->size);
 }
 
-static rg_status begin(rg_train_run *run)
+static rg_status open_all(rg_train_run *run)
 {
     const rg_train_request *q = run->request;
     RG_PASS(open_folder(run));
@@ -160,7 +160,7 @@ static rg_status begin(rg_train_run *run)
     rg_trainer_desc desc;
     RG_PASS(rg_train_desc(q, &desc));
     desc.group = run->group;
-    RG_PASS(q->resume != NULL ? make_resumed(run, &desc) : make_new(run, &desc));
+    RG_PASS(q->resume != NULL ? resume_trainer(run, &desc) : create_trainer(run, &desc));
     RG_PASS(rg_trainer_get_progress(run->trainer, &run->progress));
     RG_PASS(rg_check_part(run->trainer, run->data.train, q->data));
     RG_PASS(rg_check_part(run->trainer, run->data.test, q->data));
@@ -198,7 +198,7 @@ rg_status rg_train_begin(rg_train_run *run, rg_train_request *request, rg_group 
     *run = (rg_train_run){ .request = request, .group = group, .began = rg_show_clock() };
     rg_show_begin(&run->show, request->json, request->epochs, 0);
     run->show.silent = !writes(run);
-    RG_PASS(begin(run));
+    RG_PASS(open_all(run));
     const int64_t images = count_of(run->data.train);
     rg_show_begin(&run->show, request->json, request->epochs, images);
     run->show.silent = !writes(run);
@@ -261,7 +261,7 @@ static double seconds_waited(const rg_train_run *run)
 }
 
 /* The rest of an epoch, or less if interrupted. */
-static rg_status train_epoch(rg_train_run *run, bool *whole)
+static rg_status run_epoch(rg_train_run *run, bool *whole)
 {
     rg_trainer_progress now;
     *whole = false;
@@ -308,7 +308,7 @@ static rg_status validate(rg_train_run *run)
 }
 
 /* The best checkpoint is written first: it exists whenever the other one tells of it. */
-static rg_status end_epoch(rg_train_run *run)
+static rg_status save_epoch(rg_train_run *run)
 {
     if (run->data.validation != NULL)
         RG_PASS(validate(run));
@@ -350,11 +350,11 @@ rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool 
     while (p->finished < q->epochs && !is_patience_over(run) &&
            (q->stop < 0 || p->finished < q->stop)) {
         bool whole, stops;
-        RG_PASS(train_epoch(run, &whole));
+        RG_PASS(run_epoch(run, &whole));
         run->is_stopped = !whole;
         if (!whole)
             return save(run, RG_RUN_CHECKPOINT);
-        RG_PASS(end_epoch(run));
+        RG_PASS(save_epoch(run));
         RG_PASS(rg_train_group_stops(run->group, *interrupted != 0, &stops));
         if (is_patience_over(run))
             rg_show_say(&run->show,
