@@ -3,6 +3,7 @@
 /* `retrograde run`: inputs from files, gradients by name, results into files. */
 #include "cli/run_network.h"
 #include "cli/arguments.h"
+#include "cli/op_run.h"
 
 #include <retrograde/files.h>
 #include <retrograde/safetensors.h>
@@ -37,41 +38,6 @@ static rg_status read_files(rg_run_network *run, rg_run_files *files)
 {
     for (int i = 0; i < files->count; i++)
         RG_PASS(rg_tensor_load_npy(run->device, files->files[i].path, &files->files[i].tensor));
-    return RG_OK;
-}
-
-/* Replaces a tensor by one of another dtype. */
-static rg_status convert(rg_tensor **tensor, rg_dtype dtype)
-{
-    rg_tensor_desc desc;
-    RG_PASS(rg_tensor_get_desc(*tensor, &desc));
-    if (desc.dtype == dtype)
-        return RG_OK;
-    size_t count = 1;
-    for (int32_t d = 0; d < desc.rank; d++)
-        count *= (size_t)desc.dims[d];
-    const size_t from_bytes = count * rg_dtype_size(desc.dtype);
-    const size_t to_bytes = count * rg_dtype_size(dtype);
-    const rg_tensor_desc wanted = rg_tensor_desc_dense(dtype, desc.rank, desc.dims);
-    rg_tensor *made = NULL;
-    void *from = malloc(from_bytes + 1), *to = malloc(to_bytes + 1);
-    rg_status status = from != NULL && to != NULL
-                           ? rg_tensor_create(rg_tensor_device(*tensor), &wanted, &made)
-                           : rg_fails(RG_OUT_OF_MEMORY, "out of memory for %zu elements", count);
-    if (status == RG_OK)
-        status = rg_tensor_read(*tensor, from, from_bytes, RG_LAYOUT_SAME);
-    if (status == RG_OK)
-        status = rg_convert(to, dtype, from, desc.dtype, count);
-    if (status == RG_OK)
-        status = rg_tensor_write(made, to, to_bytes, RG_LAYOUT_SAME);
-    free(from);
-    free(to);
-    if (status != RG_OK) {
-        rg_tensor_destroy(made);
-        return status;
-    }
-    rg_tensor_destroy(*tensor);
-    *tensor = made;
     return RG_OK;
 }
 
@@ -169,9 +135,9 @@ static rg_status fit_dtype(const rg_run_network *run, const char *name, rg_tenso
     rg_tensor_desc desc;
     RG_PASS(rg_tensor_get_desc(*tensor, &desc));
     if (run->network != NULL && rg_onnx_network_find(run->network, name, &info) == RG_OK)
-        return convert(tensor, info.desc.dtype);
+        return rg_op_convert(tensor, info.desc.dtype);
     if (run->has_dtype && (desc.dtype <= RG_BF16))
-        return convert(tensor, run->dtype);
+        return rg_op_convert(tensor, run->dtype);
     return RG_OK;
 }
 
