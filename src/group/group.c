@@ -65,7 +65,7 @@ static rg_status check_desc(const rg_group_desc *desc, rg_group_desc *checked)
              "rg_group_create: size is %u; start from rg_group_desc_default()", desc->size);
     memcpy(checked, desc, desc->size);
     RG_CHECK((unsigned)checked->engine <= RG_GROUP_MPI, RG_INVALID_ARGUMENT,
-             "rg_group_create: engine is %d, which is none", (int)checked->engine);
+             "rg_group_create: engine is %d, which is not one of its values", (int)checked->engine);
     RG_CHECK(checked->timeout >= 1 && checked->timeout <= 1000, RG_INVALID_ARGUMENT,
              "rg_group_create: timeout must be between 1 and 1000 seconds, not %g",
              checked->timeout);

@@ -183,10 +183,10 @@ rg_status rg_fold_concat(rg_import *m, const rg_proto_node *node, const rg_array
     dims[along] = 0;
     for (size_t i = 0; i < node->input_count; i++) {
         RG_CHECK(x[i] != NULL && x[i]->rank == x[0]->rank && x[i]->type == x[0]->type, RG_MALFORMED,
-                 "input %zu does not fit to input 0", i);
+                 "input %zu does not match input 0", i);
         for (int32_t d = 0; d < x[0]->rank; d++)
             RG_CHECK(d == along || x[i]->dims[d] == x[0]->dims[d], RG_MALFORMED,
-                     "input %zu does not fit to input 0", i);
+                     "input %zu does not match input 0", i);
         dims[along] += x[i]->dims[along];
     }
     RG_TRY(rg_array_create(m, x[0]->type, x[0]->rank, dims, false, y));

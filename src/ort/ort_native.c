@@ -182,7 +182,7 @@ static rg_status run_loss(rg_ort_computation *c, bool *done)
                                    .bytes = rg_ort_bytes(scores, 2) };
     RG_TRY(rg_ort_run(c, &launch));
     RG_CHECK(fault == 0, RG_INVALID_ARGUMENT,
-             "SoftmaxCrossEntropyLossGrad: a label is none of the %lld classes",
+             "SoftmaxCrossEntropyLossGrad: a label is not among the %lld classes",
              (long long)k.classes);
     return RG_OK;
 }

@@ -132,7 +132,8 @@ static rg_status check_desc(const rg_session_desc *desc)
              "rg_session_create: dtype must be f32 or f64, not %s",
              rg_dtype_name(desc->network.dtype));
     RG_CHECK((unsigned)desc->optimizer <= RG_OPTIMIZER_ADAM, RG_INVALID_ARGUMENT,
-             "rg_session_create: optimizer is %d, which is none", (int)desc->optimizer);
+             "rg_session_create: optimizer is %d, which is not one of its values",
+             (int)desc->optimizer);
     RG_CHECK(isfinite(desc->rate) && desc->rate >= 0 && desc->momentum >= 0 && desc->momentum < 1 &&
                  isfinite(desc->decay) && desc->decay >= 0,
              RG_INVALID_ARGUMENT,

@@ -255,7 +255,7 @@ rg_status rg_trainer_open(rg_device *device, const rg_model *model, const rg_dat
     RG_CHECK_NOT_NULL(device);
     RG_CHECK_NOT_NULL(model);
     RG_CHECK((unsigned)normalize <= RG_NORMALIZE_IMAGENET, RG_INVALID_ARGUMENT,
-             "rg_trainer_open: normalize is %d, which is none", (int)normalize);
+             "rg_trainer_open: normalize is %d, which is not one of its values", (int)normalize);
     RG_TRY(begin(device, &t));
     return finish_create(t, make_opened(t, model, set, normalize), trainer);
 }

@@ -159,7 +159,7 @@ rg_status rg_normalize_parse(const char *name, rg_normalize_kind *normalize)
 static rg_status check_tuning(const rg_trainer_desc *desc)
 {
     RG_CHECK((unsigned)desc->normalize <= RG_NORMALIZE_IMAGENET, RG_INVALID_ARGUMENT,
-             "normalize is %d, which is none", (int)desc->normalize);
+             "normalize is %d, which is not one of its values", (int)desc->normalize);
     RG_CHECK(desc->head >= RG_HEAD_AUTO && desc->head <= RG_DATASET_CLASSES, RG_INVALID_ARGUMENT,
              "head must be auto or between 1 and %d, not %" PRId64, RG_DATASET_CLASSES, desc->head);
     RG_CHECK(memchr(desc->freeze, 0, sizeof desc->freeze) != NULL &&
@@ -195,9 +195,9 @@ rg_status rg_trainer_desc_check(const rg_trainer_desc *desc)
     RG_CHECK(rg_dtype_is_data(desc->dtype), RG_INVALID_ARGUMENT,
              "dtype must be f32, f64, bf16 or f16, not %s", rg_dtype_name(desc->dtype));
     RG_CHECK((unsigned)desc->optimizer <= RG_OPTIMIZER_ADAM, RG_INVALID_ARGUMENT,
-             "optimizer is %d, which is none", (int)desc->optimizer);
+             "optimizer is %d, which is not one of its values", (int)desc->optimizer);
     RG_CHECK((unsigned)desc->schedule <= RG_SCHEDULE_COSINE, RG_INVALID_ARGUMENT,
-             "schedule is %d, which is none", (int)desc->schedule);
+             "schedule is %d, which is not one of its values", (int)desc->schedule);
     RG_TRY(check_tuning(desc));
     for (size_t i = 0; i < FIELDS; i++)
         RG_TRY(check_number(&fields[i], (const char *)desc + fields[i].offset));

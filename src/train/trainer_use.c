@@ -324,7 +324,7 @@ rg_status rg_trainer_predict(rg_trainer *trainer, const void *pixels, rg_dtype d
     RG_CHECK_NOT_NULL(pixels);
     RG_CHECK_NOT_NULL(probabilities);
     RG_CHECK(rg_dtype_size(dtype) > 0, RG_INVALID_ARGUMENT,
-             "rg_trainer_predict: dtype is %d, which is none", (int)dtype);
+             "rg_trainer_predict: dtype is %d, which is not one of its values", (int)dtype);
     RG_CHECK(count >= 1, RG_INVALID_ARGUMENT, "rg_trainer_predict: count is %lld; it is at least 1",
              (long long)count);
     return predict_all(trainer, pixels, dtype, count, probabilities);
