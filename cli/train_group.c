@@ -66,7 +66,7 @@ static rg_status share_machine(rg_train_request *q, const rg_group *group)
     cpu_set_t set;
     const int64_t threads = threads_of(&info);
     const int64_t allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : threads;
-    if (q->threads == 0 && getenv("RG_THREADS") == NULL)
+    if (q->threads == 0 && getenv("RG_THREADS") == NULL && strcmp(q->device, "cpu") == 0)
         q->threads = threads < allowed ? threads : allowed;
     if (q->workers == 0)
         q->workers = threads < 16 ? threads : 16;

@@ -46,10 +46,12 @@ def found_launchers():
 
 
 LAUNCHERS = found_launchers()
+HAS_GPU = '"cuda:0"' in subprocess.run([PROGRAM, "info", "--json"], capture_output=True, text=True, check=True).stdout
 
 
 def start(launcher, ranks, *command, **options):
-    environment = dict(ENVIRONMENT, **options.pop("environment", {}))
+    environment = dict(ENVIRONMENT, **options.pop("environment", {}))  # None: not set
+    environment = {name: text for name, text in environment.items() if text is not None}
     if launcher != "abi":
         environment.setdefault("RG_MPI", os.path.join(BUILD, f"retrograde-{launcher}.so"))
     words = (LAUNCHERS[launcher], "-n", str(ranks)) + command
@@ -194,6 +196,18 @@ class SameBits(Case):
         for launcher in LAUNCHERS:
             self.succeeds(launcher, 2, *self.words(launcher, *words, "--stop", "1"))
             self.succeeds(launcher, 4, PROGRAM, "train", "--resume", self.checkpoint(launcher))
+            self.assertEqual(read(self.checkpoint("alone")), read(self.checkpoint(launcher)), launcher)
+
+
+@unittest.skipUnless(HAS_GPU, "no GPU")
+class OneGPU(Case):
+    def test_staged(self):
+        """Two ranks on one GPU, which sum in memory of the host; nobody names threads, which a GPU refuses."""
+        words = ("--device", "cuda", "--micro-batches", "4")
+        subprocess.run(self.words("alone", *words), check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
+        for launcher in LAUNCHERS:
+            code, output = run(launcher, 2, *self.words(launcher, *words), environment={"RG_THREADS": None})
+            self.assertEqual(code, 0, output)
             self.assertEqual(read(self.checkpoint("alone")), read(self.checkpoint(launcher)), launcher)
 
 
