@@ -88,6 +88,12 @@ power:  neuron kind=power a=0.5 b=2 c=1.5
         dense 7 neuron.kind=relu
         dense 8 neuron.kind=gelu_tanh
         dense classes
+""", """
+        conv 9 window=3
+        lrn window=5 alpha=0.5 beta=0.75 delta=2
+        neuron kind=tanh
+        lrn window=3 alpha=2 beta=1.5
+        dense classes
 """)
 
 
@@ -368,7 +374,7 @@ def test_gradient(folder, np, onnx, runtime):
             got = results[name + "_grad"]
             np.testing.assert_allclose(got, wanted.reshape(got.shape), rtol=0, atol=1e-5 * max(abs(wanted).max(), 1e-6))
             checked += 1
-        assert checked == (13, 8)[number], checked
+        assert checked == (13, 8, 4)[number], checked
     succeed("export", "lenet", "-o", folder / "lenet.onnx")
     succeed("export", folder / "lenet.onnx", "--gradient", "-o", folder / "gradient.onnx")
     x, dy = rng.standard_normal((2, 1, 28, 28)).astype(np.float32), rng.standard_normal((2, 10)).astype(np.float32)
@@ -383,7 +389,7 @@ def test_gradient(folder, np, onnx, runtime):
         np.testing.assert_allclose(results[name + "_grad"], wanted, rtol=0, atol=1e-5 * abs(wanted).max())
     check_window_gradients(folder, np, runtime, options)
     refuse(folder / "never.onnx", folder / "lrn.txt", "--gradient", words=("lrn.txt",))
-    (folder / "lrn.txt").write_text("one: conv 4 window=3\n two: lrn\n dense classes\n")
+    (folder / "lrn.txt").write_text("one: conv 4 window=3\n two: lrn window=4\n dense classes\n")
     refuse(folder / "never.onnx", folder / "lrn.txt", "--gradient", words=("lrn gradient",))
 
 

@@ -196,7 +196,7 @@ rg_exporter rg_export_conv_gradient, rg_export_pool_gradient, rg_export_dense_gr
     rg_export_reshape_gradient, rg_export_transpose_gradient, rg_export_concat_gradient,
     rg_export_slice_gradient, rg_export_reduce_gradient, rg_export_softmax_gradient,
     rg_export_dropout_gradient, rg_export_loss_gradient, rg_export_conv_transpose_gradient,
-    rg_export_pad_gradient, rg_export_upsample_gradient;
+    rg_export_pad_gradient, rg_export_upsample_gradient, rg_export_lrn_gradient;
 /* Whether a gradient of this forward node is written. */
 bool rg_export_has_gradient(const rg_export *e, const rg_node *node);
 /* The gradient of an input, if it is wanted. */

@@ -374,6 +374,7 @@ rg_exporter *rg_gradient_exporter_find(const char *op)
         { "conv", rg_export_conv_gradient },
         { "conv_transpose", rg_export_conv_transpose_gradient },
         { "pad", rg_export_pad_gradient },
+        { "lrn", rg_export_lrn_gradient },
         { "upsample", rg_export_upsample_gradient },
         { "pool", rg_export_pool_gradient },
         { "dense", rg_export_dense_gradient },

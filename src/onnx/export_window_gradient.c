@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Gradient nodes of transposed convolutions, resizing and padding as operators. */
+/* Gradient nodes of transposed convolutions, resizing, padding and local response normalization as
+ * operators. */
 #include "onnx/export.h"
 
 #include <retrograde/nodes.h>
@@ -95,5 +96,54 @@ rg_status rg_export_upsample_gradient(rg_export *e, const rg_node *node)
     memcpy(dy.shape, e->values[node->x[0]->id].shape, sizeof dy.shape);
     RG_TRY(rg_form_made(e, &dy));
     RG_TRY(rg_form_times(e, &dy, (double)(factor[0] * factor[1])));
+    return rg_export_define_gradient(e, node, 0, &dy);
+}
+
+/* ---- local response normalization ---- */
+
+/* The mean over `window` channels, the last dimension of the file, less than whole ones at its ends
+ * as if 0 were there. */
+static rg_status channel_means(rg_export *e, rg_form *form, int64_t window)
+{
+    const int64_t kernel[] = { 1, window }, half = window / 2, pads[] = { 0, half, 0, half };
+    RG_TRY(rg_emit(e, "AveragePool"));
+    rg_emit_input(e, form->name);
+    rg_emit_ints(e, "kernel_shape", kernel, 2);
+    rg_emit_ints(e, "pads", pads, 4);
+    rg_emit_int(e, "count_include_pad", 1);
+    return rg_form_made(e, form);
+}
+
+static rg_status power(rg_export *e, rg_form *form, double exponent)
+{
+    const char *number;
+    RG_TRY(rg_export_number(e, form->shape[0].dtype, exponent, &number));
+    return rg_form_binary(e, "Pow", form, number);
+}
+
+/* dx = dy L^-beta - 2 alpha beta x mean(dy x L^(-beta - 1)), L = delta + alpha mean(x^2) */
+rg_status rg_export_lrn_gradient(rg_export *e, const rg_node *node)
+{
+    const rg_lrn_desc *d = node->desc;
+    rg_form x, dy, l, g;
+    RG_CHECK(d->window % 2 == 1, RG_UNSUPPORTED, "an even window");
+    RG_TRY(rg_export_plain(e, node->x[0], &x));
+    RG_TRY(rg_export_plain(e, node->in[0], &dy));
+    RG_CHECK(x.shape[0].rank == 4, RG_UNSUPPORTED, "rank %d", x.shape[0].rank);
+    l = x;
+    RG_TRY(rg_form_binary(e, "Mul", &l, x.name));
+    RG_TRY(channel_means(e, &l, d->window));
+    RG_TRY(rg_form_times(e, &l, d->alpha));
+    RG_TRY(rg_form_plus(e, &l, d->delta));
+    g = l;
+    RG_TRY(power(e, &l, -d->beta));
+    RG_TRY(power(e, &g, -d->beta - 1));
+    RG_TRY(rg_form_binary(e, "Mul", &g, x.name));
+    RG_TRY(rg_form_binary(e, "Mul", &g, dy.name));
+    RG_TRY(channel_means(e, &g, d->window));
+    RG_TRY(rg_form_binary(e, "Mul", &g, x.name));
+    RG_TRY(rg_form_times(e, &g, 2 * d->alpha * d->beta));
+    RG_TRY(rg_form_binary(e, "Mul", &dy, l.name));
+    RG_TRY(rg_form_binary(e, "Sub", &dy, g.name));
     return rg_export_define_gradient(e, node, 0, &dy);
 }
