@@ -153,6 +153,12 @@ static void test_edges(rig *r)
         EXPECT(run_one(r, "Resize", both, 2, x, values, 16) == (i == 0 ? 5 : 13));
         EXPECT(i == 1 || (values[1] == 2 && values[4] == 5));
     }
+    const rg_attribute back[] = { { .name = "starts", .text = "-1" },
+                                  { .name = "ends", .text = "-100" },
+                                  { .name = "axes", .text = "3" },
+                                  { .name = "steps", .text = "-2" } };
+    EXPECT(run_one(r, "Slice", back, 4, x, values, 16) == 3);
+    EXPECT(values[0] == 5 && values[1] == 3 && values[2] == 1);
     EXPECT_OK(rg_operator_create(r->device, "MaxPool", &nowhere, 1, &op));
     EXPECT_FAILS(rg_operator_run(op, r->commands, &x, 1, 1, y), RG_INVALID_ARGUMENT,
                  "does not fit");

@@ -19,6 +19,9 @@ rg_onnx_converter rg_onnx_softmax, rg_onnx_neuron, rg_onnx_gelu, rg_onnx_prelu, 
 rg_onnx_converter rg_onnx_batch_norm, rg_onnx_batch_norm_gradient, rg_onnx_layer_norm,
     rg_onnx_group_norm, rg_onnx_instance_norm, rg_onnx_lrn, rg_onnx_adam, rg_onnx_momentum;
 /* onnx_shapes.c */
+/* As rg_onnx_slice; bit d of *backwards is set where the elements along dimension d are wanted in
+ * reverse order. */
+rg_status rg_onnx_slice_any(const rg_onnx_node *node, rg_onnx_call *call, uint32_t *backwards);
 rg_onnx_converter rg_onnx_transpose, rg_onnx_reshape, rg_onnx_slice, rg_onnx_concat, rg_onnx_pad,
     rg_onnx_reduce, rg_onnx_arg_reduce, rg_onnx_resize;
 

@@ -47,9 +47,28 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
+/* One axis of n elements. A negative step goes down from the start: the slice has the same elements
+ * with a step upwards. */
+static void slice_axis(rg_slice_desc *d, int64_t axis, int64_t n, int64_t start, int64_t end,
+                       int64_t step)
+{
+    const bool down = step < 0;
+    const int64_t low = down ? -1 : 0, high = down ? n - 1 : n, by = down ? -step : step;
+    const int64_t first = clamp(start < 0 ? start + n : start, down ? 0 : low, high);
+    const bool open = end >= (int64_t)1 << 62 || end == INT32_MAX; /* as None in Python */
+    const int64_t last =
+        open ? (down ? low : high) : clamp(end < 0 && end >= -n ? end + n : end, low, high);
+    const int64_t apart = down ? first - last : last - first;
+    d->length[axis] = apart > 0 && n > 0 ? (apart - 1) / by + 1 : 0;
+    d->start[axis] = down ? first - (d->length[axis] - 1) * by : first;
+    if (d->length[axis] == 0)
+        d->start[axis] = 0;
+    d->step[axis] = by;
+}
+
 /* Slice: data starts ends axes steps. SliceGrad: dY shape starts ends axes steps, where `shape` is
  * that of the source. */
-rg_status rg_onnx_slice(const rg_onnx_node *node, rg_onnx_call *call)
+rg_status rg_onnx_slice_any(const rg_onnx_node *node, rg_onnx_call *call, uint32_t *backwards)
 {
     rg_slice_desc *d = (rg_slice_desc *)call->desc;
     int64_t starts[RG_ONNX_VALUES], ends[RG_ONNX_VALUES], axes[RG_ONNX_VALUES],
@@ -78,14 +97,19 @@ rg_status rg_onnx_slice(const rg_onnx_node *node, rg_onnx_call *call)
         int64_t axis;
         RG_TRY(rg_onnx_axis(node, "an axis", axes_count > 0 ? axes[i] : i, rank, &axis));
         const int64_t step = steps_count > 0 ? steps[i] : 1, n = shape[axis];
-        RG_CHECK(step >= 1, RG_UNSUPPORTED, "%s: a step must be 1 or more, not %lld", node->type,
-                 (long long)step);
-        const int64_t first = clamp(starts[i] < 0 ? starts[i] + n : starts[i], 0, n);
-        const int64_t end = clamp(ends[i] < 0 ? ends[i] + n : ends[i], 0, n);
-        d->start[axis] = first;
-        d->length[axis] = end > first ? (end - first - 1) / step + 1 : 0;
-        d->step[axis] = step;
+        RG_CHECK(step != 0 && step >= -INT64_MAX, RG_INVALID_ARGUMENT,
+                 "%s: a step must not be %lld", node->type, (long long)step);
+        *backwards |= (uint32_t)(step < 0) << axis;
+        slice_axis(d, axis, n, starts[i], ends[i], step);
     }
+    return RG_OK;
+}
+
+rg_status rg_onnx_slice(const rg_onnx_node *node, rg_onnx_call *call)
+{
+    uint32_t backwards = 0;
+    RG_TRY(rg_onnx_slice_any(node, call, &backwards));
+    RG_CHECK(backwards == 0, RG_UNSUPPORTED, "%s: a step must be 1 or more here", node->type);
     return RG_OK;
 }
 

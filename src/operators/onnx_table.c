@@ -180,7 +180,7 @@ const rg_onnx_operator rg_onnx_operators[] = {
     ENTRY("Transpose", ONNX, transpose, false, "", "data=x", "transposed=y", "perm:ints",
           rg_onnx_transpose, NULL),
     ENTRY("Slice", ONNX, slice, false, "", "data=x starts# ends# axes# steps#", "output=y", SLICE,
-          rg_onnx_slice, NULL),
+          rg_onnx_slice, rg_run_slice),
     ENTRY("SliceGrad", RUNTIME, slice, true, "", "dY=dy shape# starts# ends# axes# steps#", "dX=dx",
           "shape:ints! " SLICE, rg_onnx_slice, rg_run_slice_gradient),
     ENTRY("Concat", ONNX, concat, false, "", "inputs=x*", "concat_result=y", "axis:int!",

@@ -229,7 +229,8 @@ static rg_status read_numbers(rg_run *run, const rg_operator *op, int32_t input,
         a->floats = n->floats[slot];
     run->in[input] = NULL;
     run->shapes[input].rank = -1;
-    if (count == 0) /* an empty roi, scales or sizes is an absent one */
+    if (count == 0 &&
+        strcmp(name, "shape") != 0) /* an empty roi, scales or sizes is an absent one */
         return RG_OK;
     run->node.attribute_count++;
     return RG_OK;

@@ -7,6 +7,7 @@
 #include "runtime/objects.h"
 
 #include <retrograde/pad.h>
+#include <retrograde/reshape.h>
 #include <retrograde/slice.h>
 
 /* The gradient of an op with one input, whose shape is `source`. */
@@ -19,6 +20,69 @@ static rg_status gradient_of(rg_run *run, rg_tensor *dy, int32_t rank, const int
     RG_TRY(rg_run_keep(run, x));
     const rg_run_reads reads = { .dy = &dy, .x = &x, .wanted = 1 };
     return rg_run_gradient(run, run->call.op, run->call.desc, &reads, dx);
+}
+
+static rg_status convert_slice(const rg_onnx_node *node, rg_onnx_call *call)
+{
+    uint32_t backwards = 0;
+    return rg_onnx_slice_any(node, call, &backwards);
+}
+
+/* One index of x along `axis` into index `to` of y. */
+static rg_status copy_index(rg_run *run, rg_kernel *copy, rg_tensor *x, rg_tensor *y, int32_t axis,
+                            int64_t from, int64_t to)
+{
+    int64_t start[RG_MAX_RANK] = { 0 }, length[RG_MAX_RANK];
+    rg_tensor *source = NULL, *target = NULL;
+    memcpy(length, x->desc.dims, sizeof length);
+    length[axis] = 1;
+    start[axis] = from;
+    rg_status status = rg_tensor_slice(x, start, length, NULL, &source);
+    start[axis] = to;
+    if (status == RG_OK)
+        status = rg_tensor_slice(y, start, length, NULL, &target);
+    if (status == RG_OK)
+        status = rg_kernel_forward(copy, run->commands, &source, &target, NULL);
+    rg_tensor_destroy(source);
+    rg_tensor_destroy(target);
+    return status;
+}
+
+/* The order of x along `axis`, reversed, by as many copies as there are elements. */
+static rg_status reverse(rg_run *run, rg_tensor *x, int32_t axis, rg_tensor **y)
+{
+    rg_reshape_desc same = rg_reshape_desc_default();
+    rg_kernel *copy;
+    const int64_t n = x->desc.dims[axis];
+    const rg_tensor_desc dense = rg_tensor_desc_dense(x->desc.dtype, x->desc.rank, x->desc.dims);
+    RG_TRY(rg_tensor_create(run->device, &dense, y));
+    RG_TRY(rg_run_keep(run, *y));
+    same.dims_count = x->desc.rank;
+    memcpy(same.dims, x->desc.dims, sizeof same.dims);
+    same.dims[axis] = 1;
+    RG_TRY(rg_reshape_create(run->device, &same, &copy));
+    rg_status status = RG_OK;
+    for (int64_t i = 0; i < n && status == RG_OK; i++)
+        status = copy_index(run, copy, x, *y, axis, n - 1 - i, i);
+    rg_kernel_destroy(copy);
+    return status;
+}
+
+rg_status rg_run_slice(rg_run *run)
+{
+    rg_onnx_call call = run->call;
+    uint32_t backwards = 0;
+    rg_tensor *y;
+    RG_TRY(rg_onnx_slice_any(&run->node, &call, &backwards));
+    if (backwards == 0)
+        return rg_run_op(run, rg_onnx_slice);
+    RG_TRY(rg_onnx_finish(&run->node, &run->call, convert_slice));
+    RG_TRY(rg_run_unary(run, &rg_op_slice, run->call.desc, run->in[0], &y));
+    for (int32_t d = 0; d < run->shapes[0].rank; d++) {
+        if (backwards >> d & 1)
+            RG_TRY(reverse(run, y, d, &y));
+    }
+    return rg_run_give(run, 0, y);
 }
 
 rg_status rg_run_slice_gradient(rg_run *run)
