@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* The limit on a GPU: copies from the inputs to the outputs. Half of all bytes are copied, so that
  * as many are read and written together as the row must move. */
-#include "backend/cuda/place.h"
+#include "backend/cuda/target.h"
 #include "bench_limit.h" /* beside this file, as for the CPU */
 
 enum { MOST_PIECES = 16, THREADS = 256, BLOCKS = 4 /* of a multiprocessor */, UNROLL = 8 };
@@ -125,40 +125,40 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) read_and_write(const r
 /* ---- launches ---- */
 
 /* Enough blocks for so many bytes, but no more than run at once. */
-static unsigned grid_for(int64_t bytes, const rg_cuda_place *place)
+static unsigned grid_for(int64_t bytes, const rg_cuda_target *target)
 {
-    const int64_t tile = UNROLL * THREADS * 16, most = (int64_t)place->multiprocessors * BLOCKS;
+    const int64_t tile = UNROLL * THREADS * 16, most = (int64_t)target->multiprocessors * BLOCKS;
     const int64_t blocks = (bytes + tile - 1) / tile;
     return (unsigned)(blocks < most ? blocks : most);
 }
 
-static void move(const rg_limit_args *k, const rg_cuda_place *place, bool bypass)
+static void move(const rg_limit_args *k, const rg_cuda_target *target, bool bypass)
 {
     pieces p;
     const int64_t in = sum_of(k->bytes, k->inputs);
     const int64_t out = sum_of(k->bytes + k->inputs, k->outputs);
     if (in == 0) { /* to touch the outputs */
         for (int32_t t = k->inputs; t < k->inputs + k->outputs; t++)
-            (void)cudaMemsetAsync(k->data[t], 0, (size_t)k->bytes[t], place->stream);
+            (void)cudaMemsetAsync(k->data[t], 0, (size_t)k->bytes[t], target->stream);
     } else if (out == 0 || !cut(k, &p)) {
-        read_and_write<<<grid_for(in + out, place), THREADS, 0, place->stream>>>(*k);
+        read_and_write<<<grid_for(in + out, target), THREADS, 0, target->stream>>>(*k);
     } else if (bypass) {
-        copy<<<grid_for((in + out) / 2, place), THREADS, 0, place->stream>>>(p);
+        copy<<<grid_for((in + out) / 2, target), THREADS, 0, target->stream>>>(p);
     } else {
         for (int32_t n = 0; n < p.count; n++)
             (void)cudaMemcpyAsync(p.at[n].to, p.at[n].from, (size_t)p.at[n].bytes,
-                                  cudaMemcpyDeviceToDevice, place->stream);
+                                  cudaMemcpyDeviceToDevice, target->stream);
     }
 }
 
-static void move_ordinary(const void *args, const rg_cuda_place *place)
+static void move_ordinary(const void *args, const rg_cuda_target *target)
 {
-    move((const rg_limit_args *)args, place, false);
+    move((const rg_limit_args *)args, target, false);
 }
 
-static void move_bypass(const void *args, const rg_cuda_place *place)
+static void move_bypass(const void *args, const rg_cuda_target *target)
 {
-    move((const rg_limit_args *)args, place, true);
+    move((const rg_limit_args *)args, target, true);
 }
 
 /* By RG_LIMIT_ id; bytes are moved as f32, which stands first. There is no peak. */

@@ -18,9 +18,9 @@ static void *data_of(const rg_tensor *tensor)
     return tensor != NULL ? rg_tensor_data(tensor) : NULL;
 }
 
-static rg_cuda_place place_of(const job *j)
+static rg_cuda_target place_of(const job *j)
 {
-    return (rg_cuda_place){ .stream = j->stream, .cudnn = j->dnn, .cublaslt = j->blas };
+    return (rg_cuda_target){ .stream = j->stream, .cudnn = j->dnn, .cublaslt = j->blas };
 }
 
 /* ---- convolution ---- */
@@ -29,12 +29,12 @@ static rg_cuda_place place_of(const job *j)
 static cudnnStatus_t run_conv(const job *j)
 {
     const rg_bench_row *r = j->row;
-    const rg_cuda_place place = place_of(j);
+    const rg_cuda_target target = place_of(j);
     void *space = data_of(j->spare[RG_CUDNN_WORKSPACE]);
     bool done = true;
     for (int i = 0; i < j->calls && done; i++) {
         const int64_t direction = j->conv[i].direction;
-        done = rg_cudnn_conv_run(&place, &j->conv[i],
+        done = rg_cudnn_conv_run(&target, &j->conv[i],
                                  data_of(direction == RG_CONV_DATA ? r->dx[0] : r->x[0]),
                                  data_of(direction == RG_CONV_WEIGHTS ? r->dx[1] : r->x[1]),
                                  data_of(r->gradient ? r->dy[0] : r->y[0]), space, j->workspace);
@@ -44,10 +44,10 @@ static cudnnStatus_t run_conv(const job *j)
 
 static rg_status add_conv(job *j, rg_cudnn_conv conv, int32_t direction)
 {
-    const rg_cuda_place place = place_of(j);
+    const rg_cuda_target target = place_of(j);
     size_t bytes = 0;
     conv.direction = direction;
-    RG_CHECK(rg_cudnn_conv_plan(&place, &conv, &bytes), RG_UNSUPPORTED,
+    RG_CHECK(rg_cudnn_conv_plan(&target, &conv, &bytes), RG_UNSUPPORTED,
              "cudnn: this convolution is not supported in %s", rg_dtype_name(j->row->dtype));
     j->conv[j->calls++] = conv;
     j->workspace = bytes > j->workspace ? bytes : j->workspace;
@@ -100,7 +100,7 @@ rg_status rg_peer_cudnn_prepare_conv(job *j)
 
 static cudnnStatus_t run_products(const job *j)
 {
-    const rg_cuda_place place = place_of(j);
+    const rg_cuda_target target = place_of(j);
     void *space = data_of(j->spare[RG_CUDNN_WORKSPACE]);
     bool done = true;
     for (int i = 0; i < j->calls && done; i++) {
@@ -108,7 +108,7 @@ static cudnnStatus_t run_products(const job *j)
         const rg_product_operands operands = { .a = data_of(t[0]),
                                                .b = data_of(t[1]),
                                                .c = data_of(t[2]) };
-        done = rg_cublaslt_run(&place, &j->product[i], 1, &operands, space, j->workspace);
+        done = rg_cublaslt_run(&target, &j->product[i], 1, &operands, space, j->workspace);
     }
     return done ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }
@@ -117,12 +117,12 @@ static cudnnStatus_t run_products(const job *j)
 static rg_status add_product(job *j, rg_product product, const rg_tensor *a, const rg_tensor *b,
                              const rg_tensor *c)
 {
-    const rg_cuda_place place = place_of(j);
+    const rg_cuda_target target = place_of(j);
     size_t bytes = 0;
     if (c == NULL)
         return RG_OK;
     product.dtype = j->row->dtype;
-    RG_CHECK(rg_cublaslt_plan(&place, &product, &bytes), RG_UNSUPPORTED,
+    RG_CHECK(rg_cublaslt_plan(&target, &product, &bytes), RG_UNSUPPORTED,
              "cublaslt: this matrix product is not supported in %s", rg_dtype_name(j->row->dtype));
     j->product[j->calls] = product;
     j->factors[j->calls][0] = a;

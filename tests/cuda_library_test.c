@@ -235,8 +235,8 @@ static void capture_replay(captured *c, int times)
 static void test_captured_conv(rig *gpu, cudaStream_t stream)
 {
     captured c = { .stream = stream };
-    rg_cuda_place place = { .stream = stream,
-                            .cudnn = rg_cudnn_create(&rg_default_allocator, false) };
+    rg_cuda_target target = { .stream = stream,
+                              .cudnn = rg_cudnn_create(&rg_default_allocator, false) };
     rg_cudnn_conv conv = { .direction = RG_CONV_FORWARD,
                            .dtype = RG_BF16,
                            .images = IMAGES,
@@ -250,20 +250,20 @@ static void test_captured_conv(rig *gpu, cudaStream_t stream)
                            .dilation = { 1, 1 },
                            .before = { 1, 1 } };
     size_t bytes = 0;
-    if (rg_cudnn_conv_plan(&place, &conv, &bytes)) {
+    if (rg_cudnn_conv_plan(&target, &conv, &bytes)) {
         layer l = layer_make(gpu->device, RG_BF16), m = layer_make(gpu->device, RG_BF16);
         rg_tensor *space = filled(gpu->device, RG_U8, 1, DIMS((int64_t)bytes + 1), 9);
         void *const x = rg_tensor_data(l.x[0]), *const w = rg_tensor_data(l.x[1]);
-        EXPECT(rg_cudnn_conv_run(&place, &conv, x, w, rg_tensor_data(m.y), rg_tensor_data(space),
+        EXPECT(rg_cudnn_conv_run(&target, &conv, x, w, rg_tensor_data(m.y), rg_tensor_data(space),
                                  bytes));
         EXPECT_CUDA(cudaStreamSynchronize(stream));
         EXPECT(!same_bits(l.y, m.y));
         capture_begin(&c);
-        EXPECT(rg_cudnn_conv_run(&place, &conv, x, w, rg_tensor_data(l.y), rg_tensor_data(space),
+        EXPECT(rg_cudnn_conv_run(&target, &conv, x, w, rg_tensor_data(l.y), rg_tensor_data(space),
                                  bytes));
         capture_replay(&c, 2);
         EXPECT(same_bits(l.y, m.y));
-        EXPECT(bytes == 0 || !rg_cudnn_conv_run(&place, &conv, x, w, rg_tensor_data(l.y),
+        EXPECT(bytes == 0 || !rg_cudnn_conv_run(&target, &conv, x, w, rg_tensor_data(l.y),
                                                 rg_tensor_data(space), bytes - 1));
         rg_tensor_destroy(space);
         layer_free(&l);
@@ -271,19 +271,19 @@ static void test_captured_conv(rig *gpu, cudaStream_t stream)
     } else {
         printf("cuDNN is not there: its part is left out\n");
     }
-    rg_cudnn_destroy(place.cudnn);
+    rg_cudnn_destroy(target.cudnn);
 }
 
 static void test_captured_product(rig *gpu, cudaStream_t stream)
 {
     captured c = { .stream = stream };
-    rg_cuda_place place = { .stream = stream,
-                            .cublaslt = rg_cublaslt_create(&rg_default_allocator, false) };
+    rg_cuda_target target = { .stream = stream,
+                              .cublaslt = rg_cublaslt_create(&rg_default_allocator, false) };
     const rg_product product = {
         .dtype = RG_F32, .batch = 2, .rows = 33, .columns = 40, .inner = 57, .transposed_b = 1
     };
     size_t bytes = 0;
-    if (rg_cublaslt_plan(&place, &product, &bytes)) {
+    if (rg_cublaslt_plan(&target, &product, &bytes)) {
         rg_tensor *a = filled(gpu->device, RG_F32, 3, DIMS(2, 33, 57), 1);
         rg_tensor *b = filled(gpu->device, RG_F32, 3, DIMS(2, 40, 57), 2);
         rg_tensor *once = filled(gpu->device, RG_F32, 3, DIMS(2, 33, 40), 3);
@@ -292,11 +292,11 @@ static void test_captured_product(rig *gpu, cudaStream_t stream)
         rg_product_operands operands = { .a = rg_tensor_data(a),
                                          .b = rg_tensor_data(b),
                                          .c = rg_tensor_data(once) };
-        EXPECT(rg_cublaslt_run(&place, &product, 0.5, &operands, rg_tensor_data(space), bytes));
+        EXPECT(rg_cublaslt_run(&target, &product, 0.5, &operands, rg_tensor_data(space), bytes));
         EXPECT_CUDA(cudaStreamSynchronize(stream));
         capture_begin(&c);
         operands.c = rg_tensor_data(again);
-        EXPECT(rg_cublaslt_run(&place, &product, 0.5, &operands, rg_tensor_data(space), bytes));
+        EXPECT(rg_cublaslt_run(&target, &product, 0.5, &operands, rg_tensor_data(space), bytes));
         capture_replay(&c, 2);
         EXPECT(same_bits(once, again));
         rg_tensor *const all[] = { a, b, once, again, space };
@@ -305,7 +305,7 @@ static void test_captured_product(rig *gpu, cudaStream_t stream)
     } else {
         printf("cuBLASLt is not there: its part is left out\n");
     }
-    rg_cublaslt_destroy(place.cublaslt);
+    rg_cublaslt_destroy(target.cublaslt);
 }
 
 /* ---- what they refuse ---- */
@@ -313,21 +313,21 @@ static void test_captured_product(rig *gpu, cudaStream_t stream)
 static void test_refusals(cudaStream_t stream)
 {
     size_t bytes = 1;
-    rg_cuda_place place = { .stream = stream };
+    rg_cuda_target target = { .stream = stream };
     const rg_cudnn_conv nothing = { .groups = 1, .stride = { 1, 1 }, .dilation = { 1, 1 } };
     const rg_product empty = { .batch = 1, .rows = 0, .columns = 5, .inner = 5 };
-    EXPECT(!rg_cudnn_conv_plan(&place, &nothing, &bytes)); /* none in this place */
-    EXPECT(!rg_cublaslt_plan(&place, &empty, &bytes));
-    place.cudnn = rg_cudnn_create(&rg_default_allocator, false);
-    place.cublaslt = rg_cublaslt_create(&rg_default_allocator, false);
-    EXPECT(!rg_cudnn_conv_plan(&place, &nothing, &bytes)); /* nothing to do */
-    EXPECT(!rg_cudnn_conv_plan(&place, &nothing, &bytes)); /* and still not */
-    EXPECT(!rg_cudnn_conv_run(&place, &nothing, NULL, NULL, NULL, NULL, 0));
-    EXPECT(!rg_cublaslt_plan(&place, &empty, &bytes));
-    EXPECT(!rg_cublaslt_run(&place, &empty, 1, &(rg_product_operands){ 0 }, NULL, 0));
+    EXPECT(!rg_cudnn_conv_plan(&target, &nothing, &bytes)); /* none in this place */
+    EXPECT(!rg_cublaslt_plan(&target, &empty, &bytes));
+    target.cudnn = rg_cudnn_create(&rg_default_allocator, false);
+    target.cublaslt = rg_cublaslt_create(&rg_default_allocator, false);
+    EXPECT(!rg_cudnn_conv_plan(&target, &nothing, &bytes)); /* nothing to do */
+    EXPECT(!rg_cudnn_conv_plan(&target, &nothing, &bytes)); /* and still not */
+    EXPECT(!rg_cudnn_conv_run(&target, &nothing, NULL, NULL, NULL, NULL, 0));
+    EXPECT(!rg_cublaslt_plan(&target, &empty, &bytes));
+    EXPECT(!rg_cublaslt_run(&target, &empty, 1, &(rg_product_operands){ 0 }, NULL, 0));
     EXPECT_CUDA(cudaGetLastError());
-    rg_cudnn_destroy(place.cudnn);
-    rg_cublaslt_destroy(place.cublaslt);
+    rg_cudnn_destroy(target.cudnn);
+    rg_cublaslt_destroy(target.cublaslt);
     rg_cudnn_destroy(NULL);
     rg_cublaslt_destroy(NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The kernels of the made-up op, one block each. */
-#include "backend/cuda/place.h"
+#include "backend/cuda/target.h"
 #include "tests/cuda_seam.h"
 
 enum { THREADS = 256 };
@@ -42,30 +42,30 @@ static __global__ void crash_kernel(float *nowhere)
 
 /* ---- on the host ---- */
 
-static void product(const void *args, const rg_cuda_place *place)
+static void product(const void *args, const rg_cuda_target *target)
 {
-    product_kernel<<<1, THREADS, 0, place->stream>>>(*(const seam_product_args *)args);
+    product_kernel<<<1, THREADS, 0, target->stream>>>(*(const seam_product_args *)args);
 }
 
-static void keep(const void *args, const rg_cuda_place *place)
+static void keep(const void *args, const rg_cuda_target *target)
 {
-    keep_kernel<<<1, THREADS, 0, place->stream>>>(*(const seam_keep_args *)args);
+    keep_kernel<<<1, THREADS, 0, target->stream>>>(*(const seam_keep_args *)args);
 }
 
-static void gradient(const void *args, const rg_cuda_place *place)
+static void gradient(const void *args, const rg_cuda_target *target)
 {
-    gradient_kernel<<<1, THREADS, 0, place->stream>>>(*(const seam_gradient_args *)args);
+    gradient_kernel<<<1, THREADS, 0, target->stream>>>(*(const seam_gradient_args *)args);
 }
 
-static void crash(const void *args, const rg_cuda_place *place)
+static void crash(const void *args, const rg_cuda_target *target)
 {
     (void)args;
-    crash_kernel<<<1, THREADS, 0, place->stream>>>((float *)(uintptr_t)4096);
+    crash_kernel<<<1, THREADS, 0, target->stream>>>((float *)(uintptr_t)4096);
 }
 
-static void bad_launch(const void *args, const rg_cuda_place *place)
+static void bad_launch(const void *args, const rg_cuda_target *target)
 {
-    keep_kernel<<<1, 1 << 20, 0, place->stream>>>(*(const seam_keep_args *)args);
+    keep_kernel<<<1, 1 << 20, 0, target->stream>>>(*(const seam_keep_args *)args);
 }
 
 const rg_cuda_row seam_rows[SEAM_NOTHING] = {

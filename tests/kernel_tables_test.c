@@ -82,9 +82,9 @@ static void nothing(const void *args, int64_t begin, int64_t end)
     (void)args, (void)begin, (void)end;
 }
 
-static void nothing_cuda(const void *args, const rg_cuda_place *place)
+static void nothing_cuda(const void *args, const rg_cuda_target *target)
 {
-    (void)args, (void)place;
+    (void)args, (void)target;
 }
 
 /* The test itself sees a kernel that is listed twice, and tables of different length. */

@@ -20,14 +20,15 @@ typedef struct rg_cpu_row {
 } rg_cpu_row;
 
 /* A CUDA kernel's host side: chooses a grid and launches on the place's stream, once. */
-typedef struct rg_cuda_place rg_cuda_place; /* backend/cuda/place.h */
-typedef void (*rg_cuda_function)(const void *args, const rg_cuda_place *place);
+typedef struct rg_cuda_target rg_cuda_target; /* backend/cuda/target.h */
+typedef void (*rg_cuda_function)(const void *args, const rg_cuda_target *target);
 /* How many bytes of scratch such a launch needs here, asked when it is recorded: the time to
  * prepare what takes long or allocates. Pointers of the args are not filled in yet; bit i of
  * `unaligned` tells that tensor i does not begin at a multiple of 16 bytes. Scratch begins at a
  * multiple of RG_SCRATCH_ALIGNMENT, as libraries want it. */
 enum { RG_SCRATCH_ALIGNMENT = 256 };
-typedef size_t (*rg_cuda_scratch)(const void *args, uint32_t unaligned, const rg_cuda_place *place);
+typedef size_t (*rg_cuda_scratch)(const void *args, uint32_t unaligned,
+                                  const rg_cuda_target *target);
 typedef struct rg_cuda_row {
     int32_t id;                   /* the kernel's */
     rg_cuda_function function[4]; /* by data dtype; NULL: there is none */

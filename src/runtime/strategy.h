@@ -5,7 +5,7 @@
  *
  * A harness can force a strategy by name on a device and ask which ones ran there: see
  * backend/choices.h. GPU strategies that are chosen at launch use the same names and notes, through
- * rg_cuda_place. */
+ * rg_cuda_target. */
 #ifndef RG_RUNTIME_STRATEGY_H
 #define RG_RUNTIME_STRATEGY_H
 

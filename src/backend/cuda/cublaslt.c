@@ -266,9 +266,9 @@ static product_plan *find_plan(struct rg_cublaslt *cublaslt, const rg_product *p
     return rg_plan_cache_add(&cublaslt->plans, product, plan) ? plan : NULL;
 }
 
-bool rg_cublaslt_plan(const rg_cuda_place *place, const rg_product *product, size_t *workspace)
+bool rg_cublaslt_plan(const rg_cuda_target *target, const rg_product *product, size_t *workspace)
 {
-    struct rg_cublaslt *cublaslt = place->cublaslt;
+    struct rg_cublaslt *cublaslt = target->cublaslt;
     if (cublaslt == NULL)
         return false;
     pthread_mutex_lock(&cublaslt->lock);
@@ -286,10 +286,10 @@ static bool set_bias(const product_plan *plan, const rg_product *product, const 
                                      sizeof bias) == CUBLAS_STATUS_SUCCESS;
 }
 
-bool rg_cublaslt_run(const rg_cuda_place *place, const rg_product *product, double alpha,
+bool rg_cublaslt_run(const rg_cuda_target *target, const rg_product *product, double alpha,
                      const rg_product_operands *operands, void *workspace, size_t bytes)
 {
-    struct rg_cublaslt *cublaslt = place->cublaslt;
+    struct rg_cublaslt *cublaslt = target->cublaslt;
     const double beta = product->add ? 1 : 0;
     const float single_alpha = (float)alpha, single_beta = (float)beta;
     const bool in_double = product->dtype == RG_F64;
@@ -303,7 +303,7 @@ bool rg_cublaslt_run(const rg_cuda_place *place, const rg_product *product, doub
                   operands->b, plan->b, operands->a, plan->a,
                   in_double ? (const void *)&beta : &single_beta, operands->c, plan->c, operands->c,
                   plan->c, &plan->algorithm, workspace, plan->workspace,
-                  place->stream) == CUBLAS_STATUS_SUCCESS;
+                  target->stream) == CUBLAS_STATUS_SUCCESS;
     pthread_mutex_unlock(&cublaslt->lock);
     return done;
 }
@@ -319,16 +319,16 @@ void rg_cublaslt_destroy(struct rg_cublaslt *cublaslt)
     (void)cublaslt;
 }
 
-bool rg_cublaslt_plan(const rg_cuda_place *place, const rg_product *product, size_t *workspace)
+bool rg_cublaslt_plan(const rg_cuda_target *target, const rg_product *product, size_t *workspace)
 {
-    (void)place, (void)product, (void)workspace;
+    (void)target, (void)product, (void)workspace;
     return false;
 }
 
-bool rg_cublaslt_run(const rg_cuda_place *place, const rg_product *product, double alpha,
+bool rg_cublaslt_run(const rg_cuda_target *target, const rg_product *product, double alpha,
                      const rg_product_operands *operands, void *workspace, size_t bytes)
 {
-    (void)place, (void)product, (void)alpha, (void)operands, (void)workspace, (void)bytes;
+    (void)target, (void)product, (void)alpha, (void)operands, (void)workspace, (void)bytes;
     return false;
 }
 #endif

@@ -10,7 +10,7 @@
 #ifndef RG_BACKEND_CUDA_CUBLASLT_H
 #define RG_BACKEND_CUDA_CUBLASLT_H
 
-#include "backend/cuda/place.h"
+#include "backend/cuda/target.h"
 
 #include <retrograde/base.h>
 
@@ -39,7 +39,7 @@ void rg_cublaslt_destroy(struct rg_cublaslt *cublaslt); /* nothing is running; N
 
 /* Whether cuBLASLt does it, and with how many bytes of workspace. Chooses and keeps the algorithm:
  * call it when work is recorded. */
-bool rg_cublaslt_plan(const rg_cuda_place *place, const rg_product *product, size_t *workspace);
+bool rg_cublaslt_plan(const rg_cuda_target *target, const rg_product *product, size_t *workspace);
 
 /* Puts it into the place's stream. All pointers are at multiples of RG_CUBLASLT_ALIGN_BYTES bytes,
  * the workspace, which has `bytes`, or none, at a multiple of 256. False where cuBLASLt refuses or
@@ -49,7 +49,7 @@ typedef struct rg_product_operands {
     const void *a, *b, *bias; /* bias: or NULL */
     void *c;
 } rg_product_operands;
-bool rg_cublaslt_run(const rg_cuda_place *place, const rg_product *product, double alpha,
+bool rg_cublaslt_run(const rg_cuda_target *target, const rg_product *product, double alpha,
                      const rg_product_operands *operands, void *workspace, size_t bytes);
 
 #ifdef __cplusplus

@@ -40,7 +40,7 @@ static size_t cuda_scratch(void *context, const rg_kernel_table *table, int32_t 
     if (scratch == NULL)
         return wanted;
     const int before = rg_cuda_enter(device);
-    const size_t bytes = scratch(args, unaligned, &device->place);
+    const size_t bytes = scratch(args, unaligned, &device->target);
     rg_cuda_leave(device, before);
     return bytes;
 }
@@ -105,14 +105,14 @@ static void cuda_let_go(void *context, void *captured)
     rg_cuda_leave(device, before);
 }
 
-static void replay(const void *args, const rg_cuda_place *place)
+static void replay(const void *args, const rg_cuda_target *target)
 {
     const rg_replay_args *k = args;
-    if (k->captured == NULL || cudaGraphLaunch(k->captured, place->stream) != cudaSuccess)
+    if (k->captured == NULL || cudaGraphLaunch(k->captured, target->stream) != cudaSuccess)
         return; /* CUDA's last error tells */
     if (k->fault_count > 0)
         (void)cudaMemcpyAsync(k->merged, k->faults, (size_t)k->fault_count * sizeof(uint32_t),
-                              cudaMemcpyDeviceToDevice, place->stream);
+                              cudaMemcpyDeviceToDevice, target->stream);
 }
 
 /* ---- the backend ---- */

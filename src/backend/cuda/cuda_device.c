@@ -88,8 +88,8 @@ static rg_status read_properties(rg_cuda_device *device)
     RG_TRY_CUDA(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, device->index),
                 "memory pools");
     RG_CHECK(pools, RG_UNSUPPORTED, "cuda: %s does not support memory pools", properties.name);
-    device->place.multiprocessors = properties.multiProcessorCount;
-    device->place.shared = (int32_t)properties.sharedMemPerBlockOptin - STATIC_SHARED_BYTES;
+    device->target.multiprocessors = properties.multiProcessorCount;
+    device->target.shared = (int32_t)properties.sharedMemPerBlockOptin - STATIC_SHARED_BYTES;
     snprintf(device->isa, sizeof device->isa, "sm_%d%d", properties.major, properties.minor);
     snprintf(device->text, sizeof device->text,
              "%.80s, %.1f GiB, %d multiprocessors, %s, driver for CUDA %d.%d", properties.name,
@@ -123,8 +123,8 @@ void rg_cuda_close(void *context)
     if (--device->refs > 0)
         return;
     const int before = rg_cuda_enter(device);
-    rg_cudnn_destroy(device->place.cudnn);
-    rg_cublaslt_destroy(device->place.cublaslt);
+    rg_cudnn_destroy(device->target.cudnn);
+    rg_cublaslt_destroy(device->target.cublaslt);
     if (device->copies != NULL)
         (void)cudaStreamDestroy(device->copies);
     if (device->memory != NULL) {
@@ -151,10 +151,10 @@ rg_status rg_cuda_open(int32_t index, const rg_device_options *options,
     RG_TRY(rg_allocate_zero(allocator, sizeof(rg_cuda_device), &memory));
     rg_cuda_device *device = memory;
     *device = (rg_cuda_device){ .refs = 1, .allocator = *allocator, .index = index };
-    device->place.tf32 = options->tf32;
-    device->place.choices = choices;
-    device->place.cudnn = rg_cudnn_create(&device->allocator, options->tf32);
-    device->place.cublaslt = rg_cublaslt_create(&device->allocator, options->tf32);
+    device->target.tf32 = options->tf32;
+    device->target.choices = choices;
+    device->target.cudnn = rg_cudnn_create(&device->allocator, options->tf32);
+    device->target.cublaslt = rg_cublaslt_create(&device->allocator, options->tf32);
     pthread_mutex_init(&device->copying, NULL);
     const int before = rg_cuda_enter(device);
     const rg_status status = set_up(device);

@@ -5,7 +5,7 @@
 #define RG_BACKEND_CUDA_CUDA_DEVICE_H
 
 #include "backend/backend.h"
-#include "backend/cuda/place.h"
+#include "backend/cuda/target.h"
 
 #include <pthread.h>
 
@@ -13,7 +13,7 @@ typedef struct rg_cuda_device {
     _Atomic int32_t refs; /* the opening, and every queue */
     rg_allocator allocator;
     int32_t index;
-    rg_cuda_place place; /* without a stream */
+    rg_cuda_target target; /* without a stream */
     char isa[16], text[160];
     cudaMemPool_t pool;
     cudaStream_t memory; /* orders allocations; nothing else is put there */

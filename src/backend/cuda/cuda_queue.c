@@ -179,20 +179,20 @@ void rg_cuda_queue_close(void *context)
 
 /* ---- submission ---- */
 
-static cudaError_t put_entry(const rg_entry *entry, const rg_cuda_place *place)
+static cudaError_t put_entry(const rg_entry *entry, const rg_cuda_target *target)
 {
     const void *args = entry + 1;
     if (entry->function == NULL)
-        return rg_cuda_put_copy(args, place->stream);
-    ((rg_cuda_function)entry->function)(args, place);
+        return rg_cuda_put_copy(args, target->stream);
+    ((rg_cuda_function)entry->function)(args, target);
     return cudaPeekAtLastError();
 }
 
 cudaError_t rg_cuda_put_entries(const rg_cuda_device *device, cudaStream_t stream,
                                 const rg_backend_submission *submission)
 {
-    rg_cuda_place place = device->place;
-    place.stream = stream;
+    rg_cuda_target target = device->target;
+    target.stream = stream;
     cudaError_t error = cudaSuccess;
     rg_cuda_forget_error();
     if (submission->fault_count > submission->merged_fault_count)
@@ -201,8 +201,8 @@ cudaError_t rg_cuda_put_entries(const rg_cuda_device *device, cudaStream_t strea
     const rg_entry *entry;
     for (size_t at = 0; at < submission->bytes && error == cudaSuccess; at += entry->size) {
         entry = (const rg_entry *)(const void *)(submission->entries + at);
-        place.scratch = entry->scratch;
-        error = put_entry(entry, &place);
+        target.scratch = entry->scratch;
+        error = put_entry(entry, &target);
     }
     return error;
 }

@@ -83,10 +83,10 @@ static rg_cudnn_plan *find_plan(struct rg_cudnn *cudnn, const rg_cudnn_request *
     return rg_plan_cache_add(&cudnn->plans, request->key, plan) ? plan : NULL;
 }
 
-bool rg_cudnn_prepare(const rg_cuda_place *place, const rg_cudnn_request *request,
+bool rg_cudnn_prepare(const rg_cuda_target *target, const rg_cudnn_request *request,
                       size_t *workspace)
 {
-    struct rg_cudnn *cudnn = place->cudnn;
+    struct rg_cudnn *cudnn = target->cudnn;
     if (cudnn == NULL)
         return false;
     pthread_mutex_lock(&cudnn->lock);
@@ -115,17 +115,17 @@ static bool execute(const struct rg_cudnn *cudnn, const rg_cudnn_plan *plan, con
     return done;
 }
 
-bool rg_cudnn_execute(const rg_cuda_place *place, const rg_cudnn_request *request,
+bool rg_cudnn_execute(const rg_cuda_target *target, const rg_cudnn_request *request,
                       const int64_t ids[3], void *const pointers[3], void *workspace, size_t bytes)
 {
-    struct rg_cudnn *cudnn = place->cudnn;
+    struct rg_cudnn *cudnn = target->cudnn;
     if (cudnn == NULL)
         return false;
     pthread_mutex_lock(&cudnn->lock);
     const rg_cudnn_plan *plan = find_plan(cudnn, request);
     const bool done =
         plan != NULL && plan->workspace <= bytes &&
-        rg_cudnn_call.SetStream(cudnn->handle, place->stream) == CUDNN_STATUS_SUCCESS &&
+        rg_cudnn_call.SetStream(cudnn->handle, target->stream) == CUDNN_STATUS_SUCCESS &&
         execute(cudnn, plan, ids, pointers, workspace);
     pthread_mutex_unlock(&cudnn->lock);
     return done;

@@ -5,7 +5,7 @@
 #ifndef RG_BACKEND_CUDA_CUDNN_H
 #define RG_BACKEND_CUDA_CUDNN_H
 
-#include "backend/cuda/place.h"
+#include "backend/cuda/target.h"
 
 #include <retrograde/base.h>
 

@@ -44,14 +44,14 @@ typedef struct rg_cudnn_request {
 
 /* Whether cuDNN does it, and with how many bytes of workspace. Makes and keeps the plan: call it
  * when work is recorded. */
-bool rg_cudnn_prepare(const rg_cuda_place *place, const rg_cudnn_request *request,
+bool rg_cudnn_prepare(const rg_cuda_target *target, const rg_cudnn_request *request,
                       size_t *workspace);
 
 /* Puts it into the place's stream. Pointers, in the order of `ids`, are aligned to
  * RG_CUDNN_ALIGN_BYTES; `bytes` are those of the workspace. False where cuDNN refuses or needs more
  * of them, and nothing is in the stream. */
 enum { RG_CUDNN_ALIGN_BYTES = 16 };
-bool rg_cudnn_execute(const rg_cuda_place *place, const rg_cudnn_request *request,
+bool rg_cudnn_execute(const rg_cuda_target *target, const rg_cudnn_request *request,
                       const int64_t ids[3], void *const pointers[3], void *workspace, size_t bytes);
 
 /* A plan; NULL where cuDNN has none. */

@@ -11,7 +11,7 @@
 #include "backend/cuda/strided_copy.h"
 
 struct scratch_arena {
-    const rg_cuda_place *place;
+    const rg_cuda_target *target;
     char *scratch; /* of which `used` bytes are taken */
     size_t used;
     bool enqueue; /* false: nothing is launched, and addresses mean nothing */
@@ -28,7 +28,7 @@ static inline void *arena_alloc(scratch_arena *arena, size_t bytes)
  * another plan at the launch than at recording. */
 static inline bool arena_overflows(const scratch_arena *plan)
 {
-    return plan->used > plan->place->scratch;
+    return plan->used > plan->target->scratch;
 }
 
 struct dense_copy {
@@ -41,7 +41,7 @@ static inline void copy_dense(const scratch_arena *arena, dense_copy *tensor, bo
 {
     tensor->copy.to_host = !back; /* "host" is the dense side */
     if (arena->enqueue && tensor->copied)
-        rg_cuda_strided_copy(&tensor->copy, arena->place->stream);
+        rg_cuda_strided_copy(&tensor->copy, arena->target->stream);
 }
 
 /* A tensor of `rank` dimensions; `read`: its elements matter. */

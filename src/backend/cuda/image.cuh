@@ -94,7 +94,7 @@ static bool is_wide_image(const void *from, const void *to, const int64_t stride
 template <rg_dtype T, class ARGS>
 static void launch_image(void (*kernel)(ARGS, image_cut), const ARGS *k, bool wide, int64_t images,
                          int64_t rows, int64_t columns, int64_t channels,
-                         const rg_cuda_place *place)
+                         const rg_cuda_target *target)
 {
     const int64_t most_blocks = 1 << 30;
     image_cut cut;
@@ -102,8 +102,8 @@ static void launch_image(void (*kernel)(ARGS, image_cut), const ARGS *k, bool wi
     cut.chunks = ceil_div(columns * cut.parts, IMAGE_THREADS);
     cut.groups = ceil_div(rows, IMAGE_ROWS);
     cut.blocks = images * cut.groups * cut.chunks;
-    launch(kernel, cut.blocks < most_blocks ? cut.blocks : most_blocks, IMAGE_THREADS, 0, place, *k,
-           cut);
+    launch(kernel, cut.blocks < most_blocks ? cut.blocks : most_blocks, IMAGE_THREADS, 0, target,
+           *k, cut);
 }
 
 #endif

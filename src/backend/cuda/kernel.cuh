@@ -6,7 +6,7 @@
 #define RG_BACKEND_CUDA_KERNEL_CUH
 
 #include "backend/backend.h"
-#include "backend/cuda/place.h"
+#include "backend/cuda/target.h"
 #include "core/sweep.h"
 
 enum { WARP_THREADS = 32 };
@@ -379,12 +379,12 @@ template <rg_dtype T> static bool is_aligned(const void *data, const rg_walk *wa
  * number, since other threads may launch it too. */
 template <class... PARAMETERS, class... ARGUMENTS>
 static void launch(void (*kernel)(PARAMETERS...), int64_t blocks, int threads, int64_t shared,
-                   const rg_cuda_place *place, ARGUMENTS... arguments)
+                   const rg_cuda_target *target, ARGUMENTS... arguments)
 {
     if (shared > 48 << 10)
         (void)cudaFuncSetAttribute((const void *)kernel,
-                                   cudaFuncAttributeMaxDynamicSharedMemorySize, place->shared);
-    kernel<<<(unsigned)blocks, (unsigned)threads, (size_t)shared, place->stream>>>(arguments...);
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize, target->shared);
+    kernel<<<(unsigned)blocks, (unsigned)threads, (size_t)shared, target->stream>>>(arguments...);
 }
 
 /* Lets a kernel have more shared memory than it can without asking; false where the device has not
@@ -412,7 +412,7 @@ static __device__ __forceinline__ void wait_for_previous_launch()
  * runs, until they call wait_for_previous_launch(). */
 template <class... PARAMETERS, class... ARGUMENTS>
 static void launch_dependent(void (*kernel)(PARAMETERS...), dim3 blocks, int64_t threads,
-                             const rg_cuda_place *place, ARGUMENTS... arguments)
+                             const rg_cuda_target *target, ARGUMENTS... arguments)
 {
     cudaFuncAttributes attributes;
     const bool early = cudaFuncGetAttributes(&attributes, (const void *)kernel) == cudaSuccess &&
@@ -423,7 +423,7 @@ static void launch_dependent(void (*kernel)(PARAMETERS...), dim3 blocks, int64_t
     cudaLaunchConfig_t config = {};
     config.gridDim = blocks;
     config.blockDim = dim3((unsigned)threads);
-    config.stream = place->stream;
+    config.stream = target->stream;
     config.attrs = &attribute;
     config.numAttrs = early ? 1 : 0;
     void *pointers[] = { (void *)&arguments... };

@@ -5,7 +5,7 @@
 #define RG_BACKEND_CUDA_STRIDED_COPY_H
 
 #include "backend/backend.h"
-#include "backend/cuda/place.h"
+#include "backend/cuda/target.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -93,7 +93,7 @@ static __global__ void __launch_bounds__(SWEEP_THREADS)
 /* Launches a sweep over `tensors` tensors, the last of which is the result. */
 template <rg_dtype T, class CONSTANTS, formula_of<T, CONSTANTS> FORMULA, int TENSORS>
 static void launch_sweep(const CONSTANTS &k, const rg_sweep *sweep, const void *const data[TENSORS],
-                         bool add, bool stream, const rg_cuda_place *place)
+                         bool add, bool stream, const rg_cuda_target *target)
 {
     const int64_t most_blocks = 1 << 24;
     const int64_t count = sweep->outer.count * sweep->length;
@@ -106,13 +106,13 @@ static void launch_sweep(const CONSTANTS &k, const rg_sweep *sweep, const void *
     const int64_t elements = ceil_div(count, SWEEP_THREADS);
     if (wide && sweep->outer.count == 1)
         launch(sweep_vectors<T, CONSTANTS, FORMULA, (TENSORS > 2)>, vectors, SWEEP_THREADS, 0,
-               place, k, (const char *)a, (const char *)b, (char *)out, count, add, stream);
+               target, k, (const char *)a, (const char *)b, (char *)out, count, add, stream);
     else if (wide && sweep->length % VLEN<T> == 0)
-        launch(sweep_rows<T, CONSTANTS, FORMULA>, vectors, SWEEP_THREADS, 0, place, k, *sweep, a, b,
-               out, TENSORS - 1, add, sweep->length / VLEN<T>, stream);
+        launch(sweep_rows<T, CONSTANTS, FORMULA>, vectors, SWEEP_THREADS, 0, target, k, *sweep, a,
+               b, out, TENSORS - 1, add, sweep->length / VLEN<T>, stream);
     else
         launch(sweep_elements<T, CONSTANTS, FORMULA>,
-               elements < most_blocks ? elements : most_blocks, SWEEP_THREADS, 0, place, k, *sweep,
+               elements < most_blocks ? elements : most_blocks, SWEEP_THREADS, 0, target, k, *sweep,
                a, b, out, TENSORS - 1, add);
 }
 

@@ -135,20 +135,20 @@ static __global__ void __launch_bounds__(THREADS)
     put<T, V>(y, v * V, 1, lanes, false, stream, x);
 }
 
-template <rg_dtype T, kind K> static void forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T, kind K> static void forward(const void *args, const rg_cuda_target *target)
 {
     const rg_arithmetic_args k = *(const rg_arithmetic_args *)args;
     const constants<T> c = constants_of<T>(k.numbers);
     const void *const data[] = { k.a, k.b, k.y };
     const bool wide = is_wide_sweep<T>(&k.sweep, data, 3, 1);
     if (wide && is_flat(&k.sweep, 3))
-        launch(forward_flat<T, K>, sweep_blocks(&k.sweep, VLEN<T>), THREADS, 0, place, c, k.a, k.b,
+        launch(forward_flat<T, K>, sweep_blocks(&k.sweep, VLEN<T>), THREADS, 0, target, c, k.a, k.b,
                k.y, k.sweep.length, k.stream);
     else if (wide)
-        launch(forward_spots<T, K, VLEN<T>>, sweep_blocks(&k.sweep, VLEN<T>), THREADS, 0, place, k,
+        launch(forward_spots<T, K, VLEN<T>>, sweep_blocks(&k.sweep, VLEN<T>), THREADS, 0, target, k,
                c);
     else
-        launch(forward_spots<T, K, 1>, sweep_blocks(&k.sweep, 1), THREADS, 0, place, k, c);
+        launch(forward_spots<T, K, 1>, sweep_blocks(&k.sweep, 1), THREADS, 0, target, k, c);
 }
 
 /* ---- gradient, element by element ---- */
@@ -226,7 +226,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <rg_dtype T, kind K> static void gradient(const void *args, const rg_cuda_place *place)
+template <rg_dtype T, kind K> static void gradient(const void *args, const rg_cuda_target *target)
 {
     const rg_arithmetic_gradient_args k = *(const rg_arithmetic_gradient_args *)args;
     const constants<T> c = constants_of<T>(k.numbers);
@@ -241,12 +241,12 @@ template <rg_dtype T, kind K> static void gradient(const void *args, const rg_cu
                                   { k.add[0], k.add[1] },
                                   k.stream };
     if (wide && is_flat(&k.sweep, 5))
-        launch(gradient_flat<T, K>, sweep_blocks(&k.sweep, VLEN<T>), THREADS, 0, place, flat, c);
+        launch(gradient_flat<T, K>, sweep_blocks(&k.sweep, VLEN<T>), THREADS, 0, target, flat, c);
     else if (wide)
-        launch(gradient_spots<T, K, VLEN<T>>, sweep_blocks(&k.sweep, VLEN<T>), THREADS, 0, place, k,
-               c);
+        launch(gradient_spots<T, K, VLEN<T>>, sweep_blocks(&k.sweep, VLEN<T>), THREADS, 0, target,
+               k, c);
     else
-        launch(gradient_spots<T, K, 1>, sweep_blocks(&k.sweep, 1), THREADS, 0, place, k, c);
+        launch(gradient_spots<T, K, 1>, sweep_blocks(&k.sweep, 1), THREADS, 0, target, k, c);
 }
 
 /* ---- table ---- */

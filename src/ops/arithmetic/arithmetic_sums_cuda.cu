@@ -153,7 +153,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <rg_dtype T, kind K> static void columns(const void *args, const rg_cuda_place *place)
+template <rg_dtype T, kind K> static void columns(const void *args, const rg_cuda_target *target)
 {
     enum { ROWS = 32 }; /* of a thread */
     const rg_arithmetic_sums_args k = *(const rg_arithmetic_sums_args *)args;
@@ -164,9 +164,9 @@ template <rg_dtype T, kind K> static void columns(const void *args, const rg_cud
     const int64_t blocks = ceil_div(k.outer.count * k.pieces * vectors, inner);
     const int shift = __builtin_ctz((unsigned)inner);
     if (is_wide_sum<T>(&k))
-        launch(sum_columns<T, K, true>, blocks, THREADS, 0, place, k, c, shift, vectors);
+        launch(sum_columns<T, K, true>, blocks, THREADS, 0, target, k, c, shift, vectors);
     else
-        launch(sum_columns<T, K, false>, blocks, THREADS, 0, place, k, c, shift, vectors);
+        launch(sum_columns<T, K, false>, blocks, THREADS, 0, target, k, c, shift, vectors);
 }
 
 /* ---- sums, rows ---- */
@@ -219,7 +219,7 @@ static __global__ void __launch_bounds__(THREADS)
         ((real<T> *)k.part)[p * k.sums + o] = sum;
 }
 
-template <rg_dtype T, kind K> static void rows(const void *args, const rg_cuda_place *place)
+template <rg_dtype T, kind K> static void rows(const void *args, const rg_cuda_target *target)
 {
     const rg_arithmetic_sums_args k = *(const rg_arithmetic_sums_args *)args;
     const constants<T> c = constants_of<T>(k.numbers);
@@ -229,9 +229,9 @@ template <rg_dtype T, kind K> static void rows(const void *args, const rg_cuda_p
     const int shift = __builtin_ctz((unsigned)inner);
     const int64_t blocks = ceil_div(k.sums * k.pieces, THREADS / inner);
     if (is_wide_sum<T>(&k))
-        launch(sum_rows<T, K, true>, blocks, THREADS, 0, place, k, c, shift);
+        launch(sum_rows<T, K, true>, blocks, THREADS, 0, target, k, c, shift);
     else
-        launch(sum_rows<T, K, false>, blocks, THREADS, 0, place, k, c, shift);
+        launch(sum_rows<T, K, false>, blocks, THREADS, 0, target, k, c, shift);
 }
 
 /* ---- sums of pieces ---- */
@@ -259,11 +259,11 @@ static __global__ void __launch_bounds__(THREADS)
     store<T>(k.dx, to, k.add ? load<T>(k.dx, to) + value : value);
 }
 
-template <rg_dtype T> static void sum_pieces(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void sum_pieces(const void *args, const rg_cuda_target *target)
 {
     const rg_sum_pieces_args k = *(const rg_sum_pieces_args *)args;
     const int down = power_of_two(ceil_div(k.pieces, 4), 1, THREADS), inner = THREADS / down;
-    launch(join_pieces<T>, ceil_div(k.kept.count, inner), THREADS, 0, place, k,
+    launch(join_pieces<T>, ceil_div(k.kept.count, inner), THREADS, 0, target, k,
            __builtin_ctz((unsigned)inner));
 }
 

@@ -6,10 +6,10 @@
 
 /* ---- statistics ---- */
 
-template <rg_dtype T> static void parts(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void parts(const void *args, const rg_cuda_target *target)
 {
     const rg_batch_norm_parts_args *k = (const rg_batch_norm_parts_args *)args;
-    rg_norm_parts[T](k->x, k->partial, &k->shape, 0, k->shape.parts, place);
+    rg_norm_parts[T](k->x, k->partial, &k->shape, 0, k->shape.parts, target);
 }
 
 /* A block has a few channels, and many threads for each, which share the parts; a tree joins what
@@ -116,10 +116,10 @@ static __global__ void __launch_bounds__(CHANNELS *SHARES)
         end_merge<T>(k, c, near, mean[0], all > 0 ? squares[0] / all : 0, all);
 }
 
-template <rg_dtype T> static void merge(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void merge(const void *args, const rg_cuda_target *target)
 {
     const rg_batch_norm_merge_args *k = (const rg_batch_norm_merge_args *)args;
-    launch(merge_channels<T>, ceil_div(k->channels, CHANNELS), CHANNELS * SHARES, 0, place, *k);
+    launch(merge_channels<T>, ceil_div(k->channels, CHANNELS), CHANNELS * SHARES, 0, target, *k);
 }
 
 /* ---- y ---- */
@@ -127,13 +127,13 @@ template <rg_dtype T> static void merge(const void *args, const rg_cuda_place *p
 /* The shape in smaller parts, where there are too few to keep the GPU busy: nothing is summed over
  * them. */
 template <rg_dtype T>
-static rg_channels in_small_parts(const rg_channels *shape, const rg_cuda_place *place)
+static rg_channels in_small_parts(const rg_channels *shape, const rg_cuda_target *target)
 {
     enum { ROWS = 2, BLOCKS = 3 }; /* of a thread, of a multiprocessor */
     rg_channels s = *shape;
     const int64_t across = norm_across<T>(&s), down = NORM_THREADS / across;
     const int64_t chunks = ceil_div(s.channels, across * VLEN<T>);
-    const int64_t parts = ceil_div((int64_t)BLOCKS * place->multiprocessors, chunks);
+    const int64_t parts = ceil_div((int64_t)BLOCKS * target->multiprocessors, chunks);
     const int64_t rows = ceil_div(ceil_div(s.rows.count, parts), down) * down;
     const int64_t part = rows < ROWS * down ? ROWS * down : rows;
     if (part < s.part) {
@@ -143,23 +143,23 @@ static rg_channels in_small_parts(const rg_channels *shape, const rg_cuda_place 
     return s;
 }
 
-template <rg_dtype T> static void forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void forward(const void *args, const rg_cuda_target *target)
 {
     const rg_batch_norm_args *k = (const rg_batch_norm_args *)args;
-    const rg_channels small = in_small_parts<T>(&k->shape, place), *s = &small;
+    const rg_channels small = in_small_parts<T>(&k->shape, target), *s = &small;
     norm_call call = norm_call_of<T>(s, &k->parameters, &k->neuron, 0, s->parts);
     call.stream = k->stream;
-    rg_norm_forward[T](k->x, k->gamma, k->beta, k->moments, k->y, s, &call, place);
+    rg_norm_forward[T](k->x, k->gamma, k->beta, k->moments, k->y, s, &call, target);
 }
 
 /* ---- gradient ---- */
 
-template <rg_dtype T> static void sums(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void sums(const void *args, const rg_cuda_target *target)
 {
     const rg_batch_norm_sums_args *k = (const rg_batch_norm_sums_args *)args;
     const rg_channels *s = &k->shape;
     const norm_call call = norm_call_of<T>(s, &k->parameters, &k->neuron, 0, s->parts);
-    rg_norm_sums[T](k->dy, k->x, k->gamma, k->beta, k->moments, k->partial, s, &call, place);
+    rg_norm_sums[T](k->dy, k->x, k->gamma, k->beta, k->moments, k->partial, s, &call, target);
 }
 
 static __device__ void put_result(void *to, const rg_batch_norm_result &result, rg_dtype dtype,
@@ -245,23 +245,23 @@ static __global__ void __launch_bounds__(CHANNELS *SHARES)
         join_one<T>(k, c, sum[0], sum[1]);
 }
 
-template <rg_dtype T> static void join(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void join(const void *args, const rg_cuda_target *target)
 {
     const rg_batch_norm_join_args *k = (const rg_batch_norm_join_args *)args;
-    launch(join_channels<T>, ceil_div(k->channels, CHANNELS), CHANNELS * SHARES, 0, place, *k);
+    launch(join_channels<T>, ceil_div(k->channels, CHANNELS), CHANNELS * SHARES, 0, target, *k);
 }
 
-template <rg_dtype T> static void gradient(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void gradient(const void *args, const rg_cuda_target *target)
 {
     const rg_batch_norm_gradient_args *k = (const rg_batch_norm_gradient_args *)args;
-    const rg_channels small = in_small_parts<T>(&k->shape, place), *s = &small;
+    const rg_channels small = in_small_parts<T>(&k->shape, target), *s = &small;
     norm_call call = norm_call_of<T>(s, &k->parameters, &k->neuron, 0, s->parts);
     call.given = k->given;
     call.extra = k->extra;
     call.add = k->add;
     call.stream = k->stream;
     rg_norm_gradient[T](k->dy, k->x, k->gamma, k->beta, k->moments, k->factors, k->dx, s, &call,
-                        place);
+                        target);
 }
 
 /* ---- table ---- */

@@ -24,11 +24,11 @@ template <class CHUNK, bool APART>
 static __global__ void __launch_bounds__(THREADS) join_rows(const __grid_constant__ join_plan k)
 {
     const int64_t first = (int64_t)blockIdx.x * (EACH * THREADS) + threadIdx.x;
-    CHUNK held[EACH], *place[EACH];
+    CHUNK held[EACH], *target[EACH];
 #pragma unroll
     for (int n = 0; n < EACH; n++) {
         const int64_t i = first + n * THREADS;
-        place[n] = NULL;
+        target[n] = NULL;
         if (i >= k.all)
             continue;
         const int32_t row = divide((int32_t)i, k.by);
@@ -39,15 +39,15 @@ static __global__ void __launch_bounds__(THREADS) join_rows(const __grid_constan
         const int32_t run = k.start[part + 1] - k.start[part];
         CHUNK *const own = (CHUNK *)k.parts[part];
         if (own != NULL)
-            place[n] = own + (int64_t)row * run + (column - k.start[part]);
+            target[n] = own + (int64_t)row * run + (column - k.start[part]);
         if (own != NULL)
-            held[n] = APART ? ((const CHUNK *)k.whole)[i] : *place[n];
+            held[n] = APART ? ((const CHUNK *)k.whole)[i] : *target[n];
     }
 #pragma unroll
     for (int n = 0; n < EACH; n++) {
-        if (place[n] == NULL)
+        if (target[n] == NULL)
             continue;
-        CHUNK *const to = APART ? place[n] : (CHUNK *)k.whole + first + n * THREADS;
+        CHUNK *const to = APART ? target[n] : (CHUNK *)k.whole + first + n * THREADS;
         if (k.stream && !APART)
             __stcs(to, held[n]);
         else
@@ -56,16 +56,16 @@ static __global__ void __launch_bounds__(THREADS) join_rows(const __grid_constan
 }
 
 template <class CHUNK, bool APART>
-static void launch_join(const join_plan &plan, const rg_cuda_place *place)
+static void launch_join(const join_plan &plan, const rg_cuda_target *target)
 {
-    launch(join_rows<CHUNK, APART>, ceil_div(plan.all, EACH * THREADS), THREADS, 0, place, plan);
+    launch(join_rows<CHUNK, APART>, ceil_div(plan.all, EACH * THREADS), THREADS, 0, target, plan);
 }
 
 /* Tensors of so many elements that 32 bits do not number their chunks are cut into rows that they
  * do. */
 template <bool APART>
 static void join_some(const rg_concat_join_args &k, int64_t first, int64_t rows, int64_t size,
-                      const rg_cuda_place *place)
+                      const rg_cuda_target *target)
 {
     join_plan plan = {};
     const int64_t total = k.start[k.count];
@@ -85,22 +85,22 @@ static void join_some(const rg_concat_join_args &k, int64_t first, int64_t rows,
     plan.all = (int32_t)(rows * total * size / chunk);
     plan.by = small_divider_of(plan.start[k.count]);
     if (chunk == 16)
-        launch_join<uint4, APART>(plan, place);
+        launch_join<uint4, APART>(plan, target);
     else if (chunk == 8)
-        launch_join<uint2, APART>(plan, place);
+        launch_join<uint2, APART>(plan, target);
     else if (chunk == 4)
-        launch_join<unsigned, APART>(plan, place);
+        launch_join<unsigned, APART>(plan, target);
     else
-        launch_join<unsigned short, APART>(plan, place);
+        launch_join<unsigned short, APART>(plan, target);
 }
 
-template <rg_dtype T, bool APART> static void join(const void *args, const rg_cuda_place *place)
+template <rg_dtype T, bool APART> static void join(const void *args, const rg_cuda_target *target)
 {
     const rg_concat_join_args &k = *(const rg_concat_join_args *)args;
     const int64_t total = k.start[k.count], most = RG_CONCAT_ROW / total;
     for (int64_t first = 0; first < k.rows; first += most)
         join_some<APART>(k, first, k.rows - first < most ? k.rows - first : most,
-                         (int64_t)sizeof(element<T>), place);
+                         (int64_t)sizeof(element<T>), target);
 }
 
 /* ---- table ---- */

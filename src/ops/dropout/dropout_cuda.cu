@@ -220,7 +220,7 @@ static int64_t at_most(int64_t a, int64_t b)
 }
 
 template <rg_dtype T, bool DRAWS>
-static void select_any(const rg_dropout_args &k, const rg_cuda_place *place)
+static void select_any(const rg_dropout_args &k, const rg_cuda_target *target)
 {
     const rg_walk *outer = &k.sweep.outer;
     const int64_t length = k.sweep.length, count = outer->count * length;
@@ -230,22 +230,22 @@ static void select_any(const rg_dropout_args &k, const rg_cuda_place *place)
     const bool rows = k.dense && wide && length % EACH<T> == 0 && each <= INT32_MAX;
     quick_walk<3> quick;
     if (k.dense && outer->count == 1 && length == k.count)
-        launch(select_flat<T, DRAWS>, ceil_div(count, THREADS * EACH<T>), THREADS, 0, place, k,
+        launch(select_flat<T, DRAWS>, ceil_div(count, THREADS * EACH<T>), THREADS, 0, target, k,
                keys, wide);
     else if (rows && outer->count * each <= INT32_MAX && quick_walk_of(*outer, &quick))
-        launch(select_quickly<T, DRAWS>, ceil_div(outer->count * each, THREADS), THREADS, 0, place,
+        launch(select_quickly<T, DRAWS>, ceil_div(outer->count * each, THREADS), THREADS, 0, target,
                k, keys, quick, small_divider_of(each), (int32_t)each);
     else if (rows)
-        launch(select_rows<T, DRAWS>, ceil_div(outer->count * each, THREADS), THREADS, 0, place, k,
+        launch(select_rows<T, DRAWS>, ceil_div(outer->count * each, THREADS), THREADS, 0, target, k,
                keys, (uint32_t)each);
     else
         launch(select_elements<T, DRAWS>, at_most(ceil_div(count, THREADS), MOST_BLOCKS), THREADS,
-               0, place, k, keys);
+               0, target, k, keys);
 }
 
-template <rg_dtype T> static void dropout_forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void dropout_forward(const void *args, const rg_cuda_target *target)
 {
-    select_any<T, true>(*(const rg_dropout_args *)args, place);
+    select_any<T, true>(*(const rg_dropout_args *)args, target);
 }
 
 /* A thread draws a byte. */
@@ -258,16 +258,16 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <rg_dtype T> static void dropout_mask(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void dropout_mask(const void *args, const rg_cuda_target *target)
 {
     const rg_dropout_args &k = *(const rg_dropout_args *)args;
     const int64_t blocks = ceil_div(ceil_div(k.count, 8), THREADS);
-    launch(draw_mask, at_most(blocks, MOST_BLOCKS), THREADS, 0, place, k, keys_of(k.seed));
+    launch(draw_mask, at_most(blocks, MOST_BLOCKS), THREADS, 0, target, k, keys_of(k.seed));
 }
 
-template <rg_dtype T> static void dropout_apply(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void dropout_apply(const void *args, const rg_cuda_target *target)
 {
-    select_any<T, false>(*(const rg_dropout_args *)args, place);
+    select_any<T, false>(*(const rg_dropout_args *)args, target);
 }
 
 /* ---- entry points and table, in the order of the kernels' ids ---- */

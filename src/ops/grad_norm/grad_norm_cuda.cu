@@ -69,10 +69,10 @@ static __global__ void __launch_bounds__(THREADS)
         k.partial[blockIdx.x] = sum;
 }
 
-template <rg_dtype T> static void grad_norm_flat(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void grad_norm_flat(const void *args, const rg_cuda_target *target)
 {
     const rg_grad_norm_flat_args &k = *(const rg_grad_norm_flat_args *)args;
-    launch(flat_pieces<T>, k.first[k.rows], THREADS, 0, place, k);
+    launch(flat_pieces<T>, k.first[k.rows], THREADS, 0, target, k);
 }
 
 template <rg_dtype T>
@@ -94,10 +94,10 @@ static __global__ void __launch_bounds__(THREADS)
         k.partial[blockIdx.x] = sum;
 }
 
-template <rg_dtype T> static void grad_norm_strided(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void grad_norm_strided(const void *args, const rg_cuda_target *target)
 {
     const rg_grad_norm_strided_args &k = *(const rg_grad_norm_strided_args *)args;
-    launch(strided_pieces<T>, ceil_div(k.count, RG_GRAD_NORM_PIECE), THREADS, 0, place, k);
+    launch(strided_pieces<T>, ceil_div(k.count, RG_GRAD_NORM_PIECE), THREADS, 0, target, k);
 }
 
 /* A block adds up one gradient. */
@@ -114,10 +114,10 @@ static __global__ void __launch_bounds__(THREADS)
         *(real<T> *)k.squares[blockIdx.x] = (real<T>)(sum * k.factor);
 }
 
-template <rg_dtype T> static void grad_norm_total(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void grad_norm_total(const void *args, const rg_cuda_target *target)
 {
     const rg_grad_norm_total_args &k = *(const rg_grad_norm_total_args *)args;
-    launch(total_pieces<T>, k.rows, THREADS, 0, place, k);
+    launch(total_pieces<T>, k.rows, THREADS, 0, target, k);
 }
 
 static const rg_cuda_row kernel_rows[] = {

@@ -30,9 +30,9 @@ static __global__ void __launch_bounds__(THREADS)
         *k.new_step = v.step;
 }
 
-template <rg_dtype T> static void grad_scale_forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void grad_scale_forward(const void *args, const rg_cuda_target *target)
 {
-    launch(scale_gradients<T>, 1, THREADS, 0, place, *(const rg_grad_scale_args *)args);
+    launch(scale_gradients<T>, 1, THREADS, 0, target, *(const rg_grad_scale_args *)args);
 }
 
 static const rg_cuda_row kernel_rows[] = {

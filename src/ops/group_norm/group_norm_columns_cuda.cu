@@ -149,20 +149,20 @@ static group_tables tables_of(const rg_group_norm_shape *shape)
 
 /* Images first to first + count - 1. */
 static void launch_groups(void (*kernel)(group_tables), group_tables *k, int64_t first,
-                          int64_t count, const rg_cuda_place *place)
+                          int64_t count, const rg_cuda_target *target)
 {
     k->first = first * k->groups;
     k->count = count * k->groups;
-    launch(kernel, ceil_div(k->count, THREADS / WARP), THREADS, 0, place, *k);
+    launch(kernel, ceil_div(k->count, THREADS / WARP), THREADS, 0, target, *k);
 }
 
 /* ---- forward ---- */
 
-template <rg_dtype T> static void columns_forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void columns_forward(const void *args, const rg_cuda_target *target)
 {
     const rg_group_norm_args *k = (const rg_group_norm_args *)args;
     const rg_channels *s = &k->shape.channels;
-    if (launch_held(rg_group_norm_held_columns[T], k, place))
+    if (launch_held(rg_group_norm_held_columns[T], k, target))
         return;
     const int64_t images = images_at_once(s, sizeof(element<T>));
     group_tables tables = tables_of(&k->shape);
@@ -174,13 +174,13 @@ template <rg_dtype T> static void columns_forward(const void *args, const rg_cud
     for (int64_t i = 0; i < s->images.count; i += images) {
         const int64_t left = s->images.count - i, count = left < images ? left : images;
         if (s->parts > 0)
-            rg_norm_parts[T](k->x, k->partial, s, i * s->parts, count * s->parts, place);
-        launch_groups(merge_groups<T>, &tables, i, count, place);
+            rg_norm_parts[T](k->x, k->partial, s, i * s->parts, count * s->parts, target);
+        launch_groups(merge_groups<T>, &tables, i, count, target);
         norm_call call = norm_call_of<T>(s, &k->shape.parameters, &k->shape.neuron, i * s->parts,
                                          count * s->parts);
         call.stream = k->shape.stream;
         if (s->parts > 0)
-            rg_norm_forward[T](k->x, k->gamma, k->beta, k->moments, k->y, s, &call, place);
+            rg_norm_forward[T](k->x, k->gamma, k->beta, k->moments, k->y, s, &call, target);
     }
 }
 
@@ -198,12 +198,12 @@ static rg_channels shape_of_x(const rg_channels *s)
     return own;
 }
 
-template <rg_dtype T> static void columns_gradient(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void columns_gradient(const void *args, const rg_cuda_target *target)
 {
     const rg_group_norm_gradient_args *k = (const rg_group_norm_gradient_args *)args;
     const rg_channels *s = &k->shape.channels;
     const rg_channels x_shape = shape_of_x(s);
-    if (launch_held(rg_group_norm_held_columns_gradient[T], k, place))
+    if (launch_held(rg_group_norm_held_columns_gradient[T], k, target))
         return;
     const int64_t images = images_at_once(s, 2 * sizeof(element<T>));
     group_tables tables = tables_of(&k->shape);
@@ -216,25 +216,25 @@ template <rg_dtype T> static void columns_gradient(const void *args, const rg_cu
     tables.factors = k->factors;
     tables.dgammas = k->dgammas;
     tables.dbetas = k->dbetas;
-    tables.known = k->has_statistics || (!rg_choices_forces(place->choices, "passes") &&
-                                         rg_group_norm_held_moments[T](k, &x_shape, place));
+    tables.known = k->has_statistics || (!rg_choices_forces(target->choices, "passes") &&
+                                         rg_group_norm_held_moments[T](k, &x_shape, target));
     tables.wants_sums = k->wants_sums;
     for (int64_t i = 0; i < s->images.count; i += images) {
         const int64_t left = s->images.count - i, count = left < images ? left : images;
         norm_call call = norm_call_of<T>(s, &k->shape.parameters, &k->shape.neuron, i * s->parts,
                                          count * s->parts);
         if (!tables.known && s->parts > 0)
-            rg_norm_parts[T](k->x, k->partial, &x_shape, call.first, call.count, place);
-        launch_groups(merge_groups<T>, &tables, i, count, place);
+            rg_norm_parts[T](k->x, k->partial, &x_shape, call.first, call.count, target);
+        launch_groups(merge_groups<T>, &tables, i, count, target);
         if (s->parts > 0)
             rg_norm_sums[T](k->dy, k->x, k->gamma, k->beta, k->moments, k->partial, s, &call,
-                            place);
-        launch_groups(join_groups<T>, &tables, i, count, place);
+                            target);
+        launch_groups(join_groups<T>, &tables, i, count, target);
         call.add = k->add;
         call.stream = k->shape.stream;
         if (s->parts > 0 && k->wants_dx)
             rg_norm_gradient[T](k->dy, k->x, k->gamma, k->beta, k->moments, k->factors, k->dx, s,
-                                &call, place);
+                                &call, target);
     }
 }
 

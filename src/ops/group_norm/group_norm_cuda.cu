@@ -26,10 +26,10 @@ static __global__ void __launch_bounds__(JOIN_THREADS)
     store_any(k.to, c * k.step, k.dtype, k.add ? old + sum[0] : sum[0]);
 }
 
-template <rg_dtype T> static void join(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void join(const void *args, const rg_cuda_target *target)
 {
     const rg_group_norm_join_args *k = (const rg_group_norm_join_args *)args;
-    launch(join_images<T>, ceil_div(k->channels, CHANNELS), JOIN_THREADS, 0, place, *k);
+    launch(join_images<T>, ceil_div(k->channels, CHANNELS), JOIN_THREADS, 0, target, *k);
 }
 
 /* ---- table ---- */

@@ -10,11 +10,12 @@
 #include "backend/cuda/kernel.cuh"
 #include "ops/group_norm/group_norm.h"
 
-typedef bool rg_group_norm_held(const rg_group_norm_args *k, const rg_cuda_place *place);
+typedef bool rg_group_norm_held(const rg_group_norm_args *k, const rg_cuda_target *target);
 typedef bool rg_group_norm_held_gradient(const rg_group_norm_gradient_args *k,
-                                         const rg_cuda_place *place);
+                                         const rg_cuda_target *target);
 typedef bool rg_group_norm_held_statistics(const rg_group_norm_gradient_args *k,
-                                           const rg_channels *x_shape, const rg_cuda_place *place);
+                                           const rg_channels *x_shape,
+                                           const rg_cuda_target *target);
 
 /* Two strategies of a launch: "held" where it accepts, or else several passes over memory. */
 static inline const char *held_strategy(int32_t i)
@@ -24,11 +25,11 @@ static inline const char *held_strategy(int32_t i)
 
 /* Launches by `held` unless it does not accept, or passes are forced. */
 template <class ARGS>
-static bool launch_held(bool (*held)(const ARGS *, const rg_cuda_place *), const ARGS *k,
-                        const rg_cuda_place *place)
+static bool launch_held(bool (*held)(const ARGS *, const rg_cuda_target *), const ARGS *k,
+                        const rg_cuda_target *target)
 {
-    const bool launched = !rg_choices_forces(place->choices, "passes") && held(k, place);
-    rg_choices_note(place->choices, launched ? "held" : "passes");
+    const bool launched = !rg_choices_forces(target->choices, "passes") && held(k, target);
+    rg_choices_note(target->choices, launched ? "held" : "passes");
     return launched;
 }
 

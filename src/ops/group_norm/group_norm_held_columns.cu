@@ -382,8 +382,8 @@ static __global__ void __launch_bounds__(HELD_THREADS, 2)
 /* Whether blocks can hold whole groups of `tensors` tensors. They take 64 bytes of a row, or as
  * many as whole groups need. */
 template <rg_dtype T>
-static bool held_plan_of(const rg_group_norm_shape *shape, int tensors, const rg_cuda_place *place,
-                         held_plan *plan)
+static bool held_plan_of(const rg_group_norm_shape *shape, int tensors,
+                         const rg_cuda_target *target, held_plan *plan)
 {
     const int64_t most = 112 << 10; /* bytes: two blocks of a multiprocessor */
     const rg_channels *s = &shape->channels;
@@ -405,7 +405,7 @@ static bool held_plan_of(const rg_group_norm_shape *shape, int tensors, const rg
     plan->shared = slots * HELD_THREADS * 16 * tensors +
                    (HELD_TABLES * plan->channels +
                     (int64_t)(HELD_THREADS / span) * across * 2 * VLEN<T>)*(int64_t)sizeof(real<T>);
-    return plan->shared <= place->shared;
+    return plan->shared <= target->shared;
 }
 
 /* An image as one part. */
@@ -416,41 +416,41 @@ static void join_parts(rg_channels *s)
 }
 
 template <rg_dtype T>
-static bool launch_forward(const rg_group_norm_args *k, const rg_cuda_place *place)
+static bool launch_forward(const rg_group_norm_args *k, const rg_cuda_target *target)
 {
     const rg_channels *s = &k->shape.channels;
     const void *const data[] = { k->x, k->y };
     held_plan plan;
-    if (!held_plan_of<T>(&k->shape, 1, place, &plan))
+    if (!held_plan_of<T>(&k->shape, 1, target, &plan))
         return false;
     rg_group_norm_args own = *k;
     join_parts(&own.shape.channels);
     launch(NORM_KERNEL(held_forward, norm_is_fast<T>(s, data, 2), k->shape.neuron.kind),
-           s->images.count * plan.chunks, HELD_THREADS, plan.shared, place, own, plan);
+           s->images.count * plan.chunks, HELD_THREADS, plan.shared, target, own, plan);
     return true;
 }
 
 template <rg_dtype T>
-static bool launch_gradient(const rg_group_norm_gradient_args *k, const rg_cuda_place *place)
+static bool launch_gradient(const rg_group_norm_gradient_args *k, const rg_cuda_target *target)
 {
     const rg_channels *s = &k->shape.channels;
     const void *const data[] = { k->dy, k->x, k->dx };
     held_plan plan;
-    if (!held_plan_of<T>(&k->shape, 2, place, &plan))
+    if (!held_plan_of<T>(&k->shape, 2, target, &plan))
         return false;
     rg_group_norm_gradient_args own = *k;
     join_parts(&own.shape.channels);
     launch(NORM_KERNEL(held_gradient, norm_is_fast<T>(s, data, 3), k->shape.neuron.kind),
-           s->images.count * plan.chunks, HELD_THREADS, plan.shared, place, own, plan);
+           s->images.count * plan.chunks, HELD_THREADS, plan.shared, target, own, plan);
     return true;
 }
 
 template <rg_dtype T>
 static bool launch_moments(const rg_group_norm_gradient_args *k, const rg_channels *x_shape,
-                           const rg_cuda_place *place)
+                           const rg_cuda_target *target)
 {
     held_plan plan;
-    if (!held_plan_of<T>(&k->shape, 1, place, &plan))
+    if (!held_plan_of<T>(&k->shape, 1, target, &plan))
         return false;
     rg_group_norm_args own = {};
     own.x = k->x;
@@ -462,7 +462,7 @@ static bool launch_moments(const rg_group_norm_gradient_args *k, const rg_channe
     join_parts(&own.shape.channels);
     const void *const data[] = { k->x };
     launch(norm_is_fast<T>(x_shape, data, 1) ? held_moments<T, true> : held_moments<T, false>,
-           x_shape->images.count * plan.chunks, HELD_THREADS, plan.shared, place, own, plan);
+           x_shape->images.count * plan.chunks, HELD_THREADS, plan.shared, target, own, plan);
     return true;
 }
 

@@ -64,17 +64,18 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 2 : 3)
     }
 }
 
-template <rg_dtype T> static bool held_rows(const rg_group_norm_args *k, const rg_cuda_place *place)
+template <rg_dtype T>
+static bool held_rows(const rg_group_norm_args *k, const rg_cuda_target *target)
 {
     const void *const data[] = { k->x, k->y };
     row_call call = row_call_of(&k->shape);
-    call.threads_per_row = team_threads<T>(&call, 1, place);
+    call.threads_per_row = team_threads<T>(&call, 1, target);
     if (call.threads_per_row == 0)
         return false;
     const bool fast = rows_are_fast<T>(&k->shape, data, 2) && k->shape.channels.images.rank <= 1;
     const int64_t slots = ceil_div(call.each, VLEN<T> * call.threads_per_row);
     launch(TEAM_KERNEL(team_rows, fast, call.neuron.kind, slots), ceil_div(call.images, call.part),
-           ROW_THREADS, team_shared(1), place, *k, call);
+           ROW_THREADS, team_shared(1), target, *k, call);
     return true;
 }
 

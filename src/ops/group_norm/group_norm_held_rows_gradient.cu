@@ -212,17 +212,17 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 1   ? 3
 }
 
 template <rg_dtype T>
-static bool held_rows_gradient(const rg_group_norm_gradient_args *k, const rg_cuda_place *place)
+static bool held_rows_gradient(const rg_group_norm_gradient_args *k, const rg_cuda_target *target)
 {
     const void *const data[] = { k->dy, k->x, k->dx };
     row_call call = row_gradient_call_of(k);
-    call.threads_per_row = team_threads<T>(&call, 2, place);
+    call.threads_per_row = team_threads<T>(&call, 2, target);
     if (call.threads_per_row == 0)
         return false;
     const bool fast = rows_are_fast<T>(&k->shape, data, 3) && k->shape.channels.images.rank <= 1;
     const int64_t slots = ceil_div(call.each, VLEN<T> * call.threads_per_row);
     launch(TEAM_KERNEL(team_rows_gradient, fast, call.neuron.kind, slots),
-           ceil_div(call.images, call.part), ROW_THREADS, team_shared(2), place, *k, call);
+           ceil_div(call.images, call.part), ROW_THREADS, team_shared(2), target, *k, call);
     return true;
 }
 

@@ -117,16 +117,16 @@ template <rg_dtype T> static int row_threads(int64_t each)
      : (kind) == RG_NEURON_NONE ? name<T, true, NORM_PLAIN>  \
                                 : name<T, true, NORM_OTHER>)
 
-template <rg_dtype T> static void rows_forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void rows_forward(const void *args, const rg_cuda_target *target)
 {
     const rg_group_norm_args *k = (const rg_group_norm_args *)args;
     const void *const data[] = { k->x, k->y };
-    if (launch_held(rg_group_norm_held_rows[T], k, place))
+    if (launch_held(rg_group_norm_held_rows[T], k, target))
         return;
     row_call call = row_call_of(&k->shape);
     call.threads_per_row = row_threads<T>(call.each);
     launch(ROW_KERNEL(norm_rows, rows_are_fast<T>(&k->shape, data, 2), call.neuron.kind),
-           ceil_div(call.images, ROW_THREADS / call.threads_per_row), ROW_THREADS, 0, place, *k,
+           ceil_div(call.images, ROW_THREADS / call.threads_per_row), ROW_THREADS, 0, target, *k,
            call);
 }
 
@@ -285,13 +285,13 @@ static __global__ void __launch_bounds__(ROW_THREADS)
 
 /* Sums stand in shared memory if they fit; then, and only then, several rows can be taken at once.
  * By shape alone. */
-template <rg_dtype T> static void rows_gradient(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void rows_gradient(const void *args, const rg_cuda_target *target)
 {
     const rg_group_norm_gradient_args *k = (const rg_group_norm_gradient_args *)args;
     const void *const data[] = { k->dy, k->x, k->dx };
     const int64_t most_shared = 96 << 10; /* bytes */
     const int64_t bytes = 2 * k->shape.channels.channels * (int64_t)sizeof(real<T>);
-    if (launch_held(rg_group_norm_held_rows_gradient[T], k, place))
+    if (launch_held(rg_group_norm_held_rows_gradient[T], k, target))
         return;
     row_call call = row_gradient_call_of(k);
     call.threads_per_row = row_threads<T>(call.each);
@@ -301,7 +301,7 @@ template <rg_dtype T> static void rows_gradient(const void *args, const rg_cuda_
     call.sums_in_shared = shared <= most_shared;
     launch(ROW_KERNEL(norm_rows_gradient, rows_are_fast<T>(&k->shape, data, 3), call.neuron.kind),
            ceil_div(call.images, call.part), ROW_THREADS,
-           call.sums_in_shared && call.wants_sums ? shared : 0, place, *k, call);
+           call.sums_in_shared && call.wants_sums ? shared : 0, target, *k, call);
 }
 
 /* ---- table ---- */

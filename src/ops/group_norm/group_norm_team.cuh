@@ -218,10 +218,10 @@ static inline int64_t team_shared(int tensors)
 
 /* Threads of a row; 0 where it is not held. */
 template <rg_dtype T>
-static int team_threads(const row_call *k, int tensors, const rg_cuda_place *place)
+static int team_threads(const row_call *k, int tensors, const rg_cuda_target *target)
 {
     const int64_t vectors = ceil_div(k->each, VLEN<T>), most = ROW_THREADS * TEAM_VECTORS;
-    const bool held = k->groups == 1 && vectors <= most && team_shared(tensors) <= place->shared;
+    const bool held = k->groups == 1 && vectors <= most && team_shared(tensors) <= target->shared;
     return held ? power_of_two(vectors, TEAM_VECTORS, ROW_THREADS) : 0;
 }
 

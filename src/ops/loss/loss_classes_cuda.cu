@@ -342,30 +342,31 @@ static __global__ void __launch_bounds__(256)
 
 /* Bytes of the tiles of short rows, one pass each; 0: they do not serve. */
 template <rg_dtype T>
-static int64_t tile_of(const rg_loss_args &k, const rg_cuda_place *place, const softmax_plan &plan)
+static int64_t tile_of(const rg_loss_args &k, const rg_cuda_target *target,
+                       const softmax_plan &plan)
 {
     softmax_plan p = plan;
     const int rows = p.threads / p.inner;
     if (k.add || p.inner > 32 || plan_tiles<T>(&k.shape, 2, &p) == 0)
         return 0;
     const int64_t bytes = tile_bytes<T>(k.length * rows);
-    return bytes <= place->shared ? bytes : 0;
+    return bytes <= target->shared ? bytes : 0;
 }
 
-template <rg_dtype T> static void loss_by_classes(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void loss_by_classes(const void *args, const rg_cuda_target *target)
 {
     rg_loss_args k = *(const rg_loss_args *)args;
     const void *const data[] = { k.y, k.has_gradient ? k.gradient : k.y };
     const softmax_plan p = plan_rows<T>(&k.shape, data, 2, FORWARD_SHORT);
-    const int64_t tile = tile_of<T>(k, place, p);
+    const int64_t tile = tile_of<T>(k, target, p);
     const int64_t held = CLASS_SUMS + (int64_t)p.threads * HELD_SLOTS;
     k.shape.stream = k.stream;
     if (tile > 0)
-        launch(by_tiles<T>, p.blocks, p.threads, tile, place, k, p);
-    else if (p.hold && held <= place->shared)
-        launch(by_classes<T, true>, p.blocks, p.threads, held, place, k, p);
+        launch(by_tiles<T>, p.blocks, p.threads, tile, target, k, p);
+    else if (p.hold && held <= target->shared)
+        launch(by_classes<T, true>, p.blocks, p.threads, held, target, k, p);
     else
-        launch(by_classes<T, false>, p.blocks, p.threads, CLASS_SUMS, place, k, p);
+        launch(by_classes<T, false>, p.blocks, p.threads, CLASS_SUMS, target, k, p);
 }
 
 /* ---- one element of a row ---- */
@@ -399,10 +400,10 @@ static __global__ void __launch_bounds__(LOSS_THREADS) pick(const __grid_constan
     }
 }
 
-template <rg_dtype T> static void loss_pick(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void loss_pick(const void *args, const rg_cuda_target *target)
 {
     const rg_loss_args k = *(const rg_loss_args *)args;
-    launch(pick<T>, ceil_div(k.rows, LOSS_THREADS / 32), LOSS_THREADS, 0, place, k);
+    launch(pick<T>, ceil_div(k.rows, LOSS_THREADS / 32), LOSS_THREADS, 0, target, k);
 }
 
 /* ---- table ---- */

@@ -27,10 +27,10 @@ static __global__ void __launch_bounds__(LOSS_THREADS)
         k.partial[blockIdx.x] = total;
 }
 
-template <rg_dtype T> static void loss_count(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void loss_count(const void *args, const rg_cuda_target *target)
 {
     const rg_loss_args k = *(const rg_loss_args *)args;
-    launch(count_weights<T>, k.groups * k.parts, LOSS_THREADS, 0, place, k);
+    launch(count_weights<T>, k.groups * k.parts, LOSS_THREADS, 0, target, k);
 }
 
 /* ---- sums of parts ---- */
@@ -58,12 +58,12 @@ static __global__ void __launch_bounds__(1024) finish(const __grid_constant__ rg
         store<T>(k.loss, to, (real<T>)sum);
 }
 
-template <rg_dtype T> static void loss_finish(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void loss_finish(const void *args, const rg_cuda_target *target)
 {
     const rg_loss_finish_args k = *(const rg_loss_finish_args *)args;
     if (k.gpu_is_done)
         return;
-    launch(finish<T>, k.groups, power_of_two(k.parts, 32, 1024), 0, place, k);
+    launch(finish<T>, k.groups, power_of_two(k.parts, 32, 1024), 0, target, k);
 }
 
 /* ---- the initial gradient ---- */
@@ -80,12 +80,12 @@ static __global__ void __launch_bounds__(LOSS_THREADS)
     }
 }
 
-template <rg_dtype T> static void loss_ones(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void loss_ones(const void *args, const rg_cuda_target *target)
 {
     const rg_loss_ones_args k = *(const rg_loss_ones_args *)args;
     const int64_t blocks = ceil_div(k.sweep.outer.count * k.sweep.length, LOSS_THREADS);
-    const int64_t most = 16 * place->multiprocessors;
-    launch(ones<T>, blocks < most ? blocks : most, LOSS_THREADS, 0, place, k);
+    const int64_t most = 16 * target->multiprocessors;
+    launch(ones<T>, blocks < most ? blocks : most, LOSS_THREADS, 0, target, k);
 }
 
 /* ---- table ---- */

@@ -176,7 +176,7 @@ template <rg_dtype T> static bool is_plain(const rg_loss_args *k, int view, cons
     return (v->rank == 0 || (v->rank == 1 && v->strides[0] == 1)) && (uintptr_t)data % 16 == 0;
 }
 
-template <rg_dtype T> static void loss_by_elements(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void loss_by_elements(const void *args, const rg_cuda_target *target)
 {
     const rg_loss_args k = *(const rg_loss_args *)args;
     bool wide = k.groups == 1 || k.group % VLEN<T> == 0;
@@ -185,7 +185,7 @@ template <rg_dtype T> static void loss_by_elements(const void *args, const rg_cu
     wide &= !k.dy_of_labels || is_plain<T>(&k, RG_LOSS_DY, k.dy);
     wide &= k.losses != RG_LOSS_OF_LABELS || is_plain<T>(&k, RG_LOSS_L, k.loss);
     wide &= !k.has_gradient || is_plain<T>(&k, RG_LOSS_D, k.gradient);
-    launch(by_elements<T>, k.groups * k.parts, LOSS_THREADS, 0, place, k, wide);
+    launch(by_elements<T>, k.groups * k.parts, LOSS_THREADS, 0, target, k, wide);
 }
 
 /* ---- table ---- */

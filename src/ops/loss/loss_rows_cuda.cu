@@ -265,7 +265,7 @@ static bool are_plain(const rg_loss_args &k)
     return plain && (!k.has_gradient || is_plain(k, RG_LOSS_D, k.gradient));
 }
 
-template <rg_dtype T> static void loss_by_rows(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void loss_by_rows(const void *args, const rg_cuda_target *target)
 {
     const rg_loss_args k = *(const rg_loss_args *)args;
     rows_plan plan = { 0, k.length % VLEN<T> == 0 ? (int)VLEN<T> : 1, false };
@@ -278,7 +278,7 @@ template <rg_dtype T> static void loss_by_rows(const void *args, const rg_cuda_p
         !k.has_weights && !k.dy_of_labels && !k.is_label_gradient && k.losses != RG_LOSS_OF_LABELS;
     const bool hold = plain && plan.wide && slots <= SLOTS * plan.inner;
     launch(hold ? by_rows<T, true> : by_rows<T, false>, ceil_div(k.rows, LOSS_THREADS / plan.inner),
-           LOSS_THREADS, 0, place, k, plan);
+           LOSS_THREADS, 0, target, k, plan);
 }
 
 /* ---- table ---- */

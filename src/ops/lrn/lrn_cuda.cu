@@ -118,29 +118,29 @@ template <rg_dtype T> static int64_t general_blocks(const rg_lrn_shape *s, int64
     return s->outer.count < most_blocks ? s->outer.count : most_blocks;
 }
 
-template <rg_dtype T> static void lrn_forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void lrn_forward(const void *args, const rg_cuda_target *target)
 {
     const rg_lrn_args *a = (const rg_lrn_args *)args;
     const rg_lrn_shape *s = &a->shape;
-    if (rg_lrn_forward_vectors[T](a, place))
+    if (rg_lrn_forward_vectors[T](a, target))
         return;
     int64_t shared;
     const power_constants<T> k = power_constants_of<real<T>>(&s->numbers);
     const int64_t blocks = general_blocks<T>(s, &shared);
-    launch(forward_pixels<T>, blocks, power_of_two(s->span.size, 32, THREADS), shared, place, *a, k,
-           shared > 0);
+    launch(forward_pixels<T>, blocks, power_of_two(s->span.size, 32, THREADS), shared, target, *a,
+           k, shared > 0);
 }
 
-template <rg_dtype T> static void lrn_gradient(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void lrn_gradient(const void *args, const rg_cuda_target *target)
 {
     const rg_lrn_gradient_args *a = (const rg_lrn_gradient_args *)args;
     const rg_lrn_shape *s = &a->shape;
-    if (rg_lrn_gradient_vectors[T](a, place))
+    if (rg_lrn_gradient_vectors[T](a, target))
         return;
     int64_t shared;
     const power_constants<T> k = power_constants_of<real<T>>(&s->numbers);
     const int64_t blocks = general_blocks<T>(s, &shared);
-    launch(gradient_pixels<T>, blocks, power_of_two(s->span.size, 32, THREADS), shared, place, *a,
+    launch(gradient_pixels<T>, blocks, power_of_two(s->span.size, 32, THREADS), shared, target, *a,
            k, shared > 0);
 }
 

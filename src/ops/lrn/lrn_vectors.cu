@@ -354,7 +354,7 @@ static int64_t five_blocks(const rg_lrn_shape *s, const pixel_cut *cut)
     return ceil_div(s->outer.count, (int64_t)cut->pixels * (THREADS / 32));
 }
 
-template <rg_dtype T> static bool launch_forward(const rg_lrn_args *a, const rg_cuda_place *place)
+template <rg_dtype T> static bool launch_forward(const rg_lrn_args *a, const rg_cuda_target *target)
 {
     const rg_lrn_shape *s = &a->shape;
     const void *const data[] = { a->x, a->y };
@@ -366,15 +366,15 @@ template <rg_dtype T> static bool launch_forward(const rg_lrn_args *a, const rg_
     const int each = five_vectors(s, &cut);
     if (each > 0)
         launch(each == 2 ? forward_five<T, 2> : forward_five<T, 3>, five_blocks(s, &cut), THREADS,
-               0, place, *a, k, cut);
+               0, target, *a, k, cut);
     else
-        launch(forward_vectors<T>, ceil_div(s->outer.count, cut.pixels), THREADS, shared, place, *a,
-               k, cut);
+        launch(forward_vectors<T>, ceil_div(s->outer.count, cut.pixels), THREADS, shared, target,
+               *a, k, cut);
     return true;
 }
 
 template <rg_dtype T>
-static bool launch_gradient(const rg_lrn_gradient_args *a, const rg_cuda_place *place)
+static bool launch_gradient(const rg_lrn_gradient_args *a, const rg_cuda_target *target)
 {
     const rg_lrn_shape *s = &a->shape;
     const void *const data[] = { a->dy, a->x, a->dx };
@@ -386,9 +386,9 @@ static bool launch_gradient(const rg_lrn_gradient_args *a, const rg_cuda_place *
     const int each = five_vectors(s, &cut);
     if (each > 0)
         launch(each == 2 ? gradient_five<T, 2> : gradient_five<T, 3>, five_blocks(s, &cut), THREADS,
-               0, place, *a, k, cut);
+               0, target, *a, k, cut);
     else
-        launch(gradient_vectors<T>, ceil_div(s->outer.count, cut.pixels), THREADS, shared, place,
+        launch(gradient_vectors<T>, ceil_div(s->outer.count, cut.pixels), THREADS, shared, target,
                *a, k, cut);
     return true;
 }

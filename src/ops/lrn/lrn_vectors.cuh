@@ -8,9 +8,9 @@
 #include "ops/lrn/lrn.h"
 
 /* Launches by dtype; they return false, and launch nothing, where the shape does not suit. */
-typedef bool rg_lrn_forward_vectors_function(const rg_lrn_args *a, const rg_cuda_place *place);
+typedef bool rg_lrn_forward_vectors_function(const rg_lrn_args *a, const rg_cuda_target *target);
 typedef bool rg_lrn_gradient_vectors_function(const rg_lrn_gradient_args *a,
-                                              const rg_cuda_place *place);
+                                              const rg_cuda_target *target);
 extern "C" {
 extern rg_lrn_forward_vectors_function *const rg_lrn_forward_vectors[RG_CUDA_DTYPES];
 extern rg_lrn_gradient_vectors_function *const rg_lrn_gradient_vectors[RG_CUDA_DTYPES];

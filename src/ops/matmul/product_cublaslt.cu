@@ -65,14 +65,14 @@ static __global__ void __launch_bounds__(PAIR_THREADS)
     enum { V = VLEN<T>, SIDE = PAIR_SIDE<T>, VECTORS = SIDE / V, LINES = PAIR_THREADS / VECTORS };
     __shared__ real<T> squares[2][SIDE][SIDE + 1];
     uint4 held[2][SIDE / LINES];
-    int place[2];
+    int target[2];
     const int side = (int)k.n.count, image = (int)blockIdx.x / pairs;
-    find_pair((int)blockIdx.x - image * pairs, across, &place[0], &place[1]);
+    find_pair((int)blockIdx.x - image * pairs, across, &target[0], &target[1]);
     const int x = (int)threadIdx.x % VECTORS * V, y = (int)threadIdx.x / VECTORS;
     const char *const from = at<T>(k.b, offset_at(k.batch, 1, image));
 #pragma unroll
     for (int s = 0; s < 2; s++) {
-        const int row = place[s] * SIDE + y, column = place[1 - s] * SIDE + x;
+        const int row = target[s] * SIDE + y, column = target[1 - s] * SIDE + x;
 #pragma unroll
         for (int i = 0; i < SIDE / LINES; i++) {
             held[s][i] = make_uint4(0, 0, 0, 0);
@@ -90,8 +90,8 @@ static __global__ void __launch_bounds__(PAIR_THREADS)
     __syncthreads();
 #pragma unroll
     for (int s = 0; s < 2; s++) {
-        const int row = place[s] * SIDE + y, column = place[1 - s] * SIDE + x;
-        if (s == 1 && place[0] == place[1])
+        const int row = target[s] * SIDE + y, column = target[1 - s] * SIDE + x;
+        if (s == 1 && target[0] == target[1])
             break;
 #pragma unroll
         for (int i = 0; i < SIDE / LINES; i++) {
@@ -121,30 +121,30 @@ template <rg_dtype T> static bool has_vector_rows(const rg_product_args *k)
 }
 
 template <rg_dtype T>
-static void launch_mirrored(const rg_product_args *k, void *to, const rg_cuda_place *place)
+static void launch_mirrored(const rg_product_args *k, void *to, const rg_cuda_target *target)
 {
     const int64_t across = ceil_div(k->n.count, MIRROR);
     if (has_vector_rows<T>(k)) {
         const int64_t squares = ceil_div(k->n.count, PAIR_SIDE<T>);
         const int64_t pairs = squares * (squares + 1) / 2;
-        launch(mirrored_pairs<T>, k->batch.count * pairs, PAIR_THREADS, 0, place, *k, (char *)to,
+        launch(mirrored_pairs<T>, k->batch.count * pairs, PAIR_THREADS, 0, target, *k, (char *)to,
                (int)squares, (int)pairs);
         return;
     }
-    launch(mirrored_sum<T>, k->batch.count * across * across, MIRROR * MIRROR_LINES, 0, place, *k,
+    launch(mirrored_sum<T>, k->batch.count * across * across, MIRROR * MIRROR_LINES, 0, target, *k,
            to, (uint32_t)across);
 }
 
 static dense_copy dense_mirrored(scratch_arena *arena, const rg_cuda_product *call)
 {
-    static void (*const launch_by_dtype[])(const rg_product_args *, void *, const rg_cuda_place *) =
-        RG_EVERY_DTYPE(launch_mirrored);
+    static void (*const launch_by_dtype[])(
+        const rg_product_args *, void *, const rg_cuda_target *) = RG_EVERY_DTYPE(launch_mirrored);
     const rg_product_args *k = call->args;
     const int64_t count = k->batch.count * k->k.count * k->n.count;
     dense_copy sum = {};
     sum.data = arena_alloc(arena, (size_t)count * rg_dtype_size(call->dtype));
     if (arena->enqueue)
-        launch_by_dtype[call->dtype](k, sum.data, arena->place);
+        launch_by_dtype[call->dtype](k, sum.data, arena->target);
     return sum;
 }
 
@@ -164,7 +164,7 @@ static void spread_bias(const scratch_arena *arena, const rg_cuda_product *call,
     copy.element = (int32_t)rg_dtype_size(call->dtype);
     copy.to_host = true;
     if (arena->enqueue)
-        rg_cuda_strided_copy(&copy, arena->place->stream);
+        rg_cuda_strided_copy(&copy, arena->target->stream);
 }
 
 /* With a factor of 0 cuBLASLt does not read a and b, whose infinities and NaNs would be lost. */
@@ -192,11 +192,11 @@ static bool accepts(rg_cuda_product *call)
         return false;
     if (k->mirrored && (k->batch.count * squares > INT32_MAX || k->k.rank > 1 || k->n.rank > 1))
         return false; /* more blocks than a grid has, or more dimensions than a square */
-    if (!rg_cublaslt_plan(call->place, &product, &call->workspace)) {
+    if (!rg_cublaslt_plan(call->target, &product, &call->workspace)) {
         call->spread = k->has_bias && k->batch.count == 1;
         product.bias = false;
         product.add = true;
-        if (!call->spread || !rg_cublaslt_plan(call->place, &product, &call->workspace))
+        if (!call->spread || !rg_cublaslt_plan(call->target, &product, &call->workspace))
             return false;
     }
     call->product = product;
@@ -222,7 +222,7 @@ static bool run(const rg_cuda_product *call, scratch_arena *arena)
     const double alpha = k->mirrored && element == 2 ? 2 * k->alpha : k->alpha;
     const rg_product_operands operands = { a.data, b.data, bias.data, c.data };
     if (arena->enqueue &&
-        !rg_cublaslt_run(arena->place, &call->product, alpha, &operands, space, call->workspace))
+        !rg_cublaslt_run(arena->target, &call->product, alpha, &operands, space, call->workspace))
         return false;
     copy_dense(arena, &c, true);
     return true;
@@ -239,7 +239,7 @@ static bool plan_round(rg_cuda_product *call, int64_t batch, int64_t inner)
     rg_product product = call->product;
     product.batch = batch;
     product.inner = inner;
-    if (batch > 0 && inner > 0 && !rg_cublaslt_plan(call->place, &product, &workspace))
+    if (batch > 0 && inner > 0 && !rg_cublaslt_plan(call->target, &product, &workspace))
         return false;
     call->workspace = call->workspace > workspace ? call->workspace : workspace;
     return true;
@@ -317,11 +317,11 @@ template <rg_dtype T> static bool run_long_as(const rg_cuda_product *call, scrat
         const char *const from_b =
             at<T>(b.data, product.transposed_b ? done : done * product.columns);
         const rg_product_operands operands = { from_a, from_b, NULL, sums };
-        if (!rg_cublaslt_run(arena->place, &product, 1, &operands, space, call->workspace))
+        if (!rg_cublaslt_run(arena->target, &product, 1, &operands, space, call->workspace))
             return false;
         const int64_t begun = done;
         done += product.batch * product.inner;
-        launch(join_pieces<T>, ceil_div(size, LONG_JOIN), SPLIT_K_THREADS, 0, arena->place, *k,
+        launch(join_pieces<T>, ceil_div(size, LONG_JOIN), SPLIT_K_THREADS, 0, arena->target, *k,
                sums, product.batch, size, totals, begun == 0, done == whole);
     }
     return true;

@@ -16,7 +16,7 @@ static const char *strategy_name(int32_t i)
 static const rg_product_strategy *choose(rg_cuda_product *call)
 {
     for (const rg_product_strategy *s : strategies) {
-        if (rg_choices_forces(call->place->choices, s->name) && s->accepts(call))
+        if (rg_choices_forces(call->target->choices, s->name) && s->accepts(call))
             return s;
     }
     int i = 0;
@@ -27,29 +27,29 @@ static const rg_product_strategy *choose(rg_cuda_product *call)
 
 /* By rg_product_tiles where a library that had no plan when work was recorded has one now and lacks
  * scratch, or refuses. */
-template <rg_dtype T> static void product(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void product(const void *args, const rg_cuda_target *target)
 {
     const rg_product_args *k = (const rg_product_args *)args;
     const void *const tensors[] = { k->a, k->b, k->bias, k->c };
-    scratch_arena plan = { .place = place };
-    scratch_arena arena = { .place = place, .scratch = (char *)k->scratch, .enqueue = true };
+    scratch_arena plan = { .target = target };
+    scratch_arena arena = { .target = target, .scratch = (char *)k->scratch, .enqueue = true };
     rg_cuda_product call = {
-        .dtype = T, .args = k, .unaligned = unaligned_of(tensors, 4), .place = place
+        .dtype = T, .args = k, .unaligned = unaligned_of(tensors, 4), .target = target
     };
     const rg_product_strategy *strategy = choose(&call);
     if (!strategy->run(&call, &plan) || arena_overflows(&plan) || !strategy->run(&call, &arena)) {
         strategy = &rg_product_tiles;
         rg_product_tiles.run(&call, &arena);
     }
-    rg_choices_note(place->choices, strategy->name);
+    rg_choices_note(target->choices, strategy->name);
 }
 
 template <rg_dtype T>
-static size_t product_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
+static size_t product_scratch(const void *args, uint32_t unaligned, const rg_cuda_target *target)
 {
-    scratch_arena plan = { .place = place };
+    scratch_arena plan = { .target = target };
     rg_cuda_product call = {
-        .dtype = T, .args = (const rg_product_args *)args, .unaligned = unaligned, .place = place
+        .dtype = T, .args = (const rg_product_args *)args, .unaligned = unaligned, .target = target
     };
     return choose(&call)->run(&call, &plan) ? plan.used : 0;
 }

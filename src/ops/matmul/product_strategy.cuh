@@ -15,7 +15,7 @@ struct rg_cuda_product {
     rg_dtype dtype;
     const rg_product_args *args;
     uint32_t unaligned; /* bit i: tensor i of a, b, bias, c is not at 16 bytes */
-    const rg_cuda_place *place;
+    const rg_cuda_target *target;
     /* of cuBLASLt: */
     rg_product product; /* of one piece, where k is long */
     size_t workspace;   /* bytes */

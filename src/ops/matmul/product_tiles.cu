@@ -184,11 +184,12 @@ static bool is_along(const rg_walk *k, int t, const rg_walk *other)
     return k_dense && !other_dense;
 }
 
-template <rg_dtype T> static void launch_tiles(const rg_product_args *k, const rg_cuda_place *place)
+template <rg_dtype T>
+static void launch_tiles(const rg_product_args *k, const rg_cuda_target *target)
 {
     const int64_t down = ceil_div(k->m.count, TILE), across = ceil_div(k->n.count, TILE);
     const int64_t tiles = k->batch.count * down * across, most = 1 << 20;
-    launch(product_tiles<T>, tiles < most ? tiles : most, THREADS, 0, place, *k, down, across,
+    launch(product_tiles<T>, tiles < most ? tiles : most, THREADS, 0, target, *k, down, across,
            tiles, is_along(&k->k, 0, &k->m), is_along(&k->k, 1, &k->n));
 }
 
@@ -200,10 +201,10 @@ static bool accepts(rg_cuda_product *call)
 
 static bool run(const rg_cuda_product *call, scratch_arena *arena)
 {
-    static void (*const launch_by_dtype[])(const rg_product_args *, const rg_cuda_place *) =
+    static void (*const launch_by_dtype[])(const rg_product_args *, const rg_cuda_target *) =
         RG_EVERY_DTYPE(launch_tiles);
     if (arena->enqueue)
-        launch_by_dtype[call->dtype](call->args, arena->place);
+        launch_by_dtype[call->dtype](call->args, arena->target);
     return true;
 }
 

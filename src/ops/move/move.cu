@@ -195,16 +195,17 @@ static void scatter_take_chunks(rg_scatter *s, int64_t chunk)
 /* ---- host side: launches ---- */
 
 template <class CHUNK>
-static void launch_chunks(const rg_move &k, const void *from, void *to, const rg_cuda_place *place)
+static void launch_chunks(const rg_move &k, const void *from, void *to,
+                          const rg_cuda_target *target)
 {
     enum { EACH = sizeof(CHUNK) == 16 ? 2 : 4 };
     quick_walk<1> from_walk, to_walk;
     if (quick_walk_of(k.from, &from_walk) && quick_walk_of(k.to, &to_walk))
         launch(move_quickly<CHUNK, EACH>, ceil_div(k.to.count, EACH * MOVE_THREADS), MOVE_THREADS,
-               0, place, from_walk, to_walk, (int32_t)k.to.count, k.stream, (const CHUNK *)from,
+               0, target, from_walk, to_walk, (int32_t)k.to.count, k.stream, (const CHUNK *)from,
                (CHUNK *)to);
     else
-        launch(move_chunks<CHUNK>, move_blocks(k.to.count), MOVE_THREADS, 0, place, k,
+        launch(move_chunks<CHUNK>, move_blocks(k.to.count), MOVE_THREADS, 0, target, k,
                (const CHUNK *)from, (CHUNK *)to);
 }
 
@@ -234,18 +235,18 @@ static scatter_dividers dividers_of(const rg_scatter &k)
 /* Indices of 32 bits where that is enough: then all dims, starts and lengths are too. */
 template <class CHUNK>
 static void launch_scatter(const rg_scatter &k, const void *from, void *to,
-                           const rg_cuda_place *place)
+                           const rg_cuda_target *target)
 {
     const scatter_dividers dividers = dividers_of(k);
     if (k.count <= INT32_MAX)
-        launch(scatter_chunks<CHUNK, uint32_t, true>, move_blocks(k.count), MOVE_THREADS, 0, place,
+        launch(scatter_chunks<CHUNK, uint32_t, true>, move_blocks(k.count), MOVE_THREADS, 0, target,
                k, dividers, (const CHUNK *)from, (CHUNK *)to);
     else
-        launch(scatter_chunks<CHUNK, uint64_t, false>, move_blocks(k.count), MOVE_THREADS, 0, place,
-               k, dividers, (const CHUNK *)from, (CHUNK *)to);
+        launch(scatter_chunks<CHUNK, uint64_t, false>, move_blocks(k.count), MOVE_THREADS, 0,
+               target, k, dividers, (const CHUNK *)from, (CHUNK *)to);
 }
 
-template <rg_dtype T> static void choose_move(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void choose_move(const void *args, const rg_cuda_target *target)
 {
     const rg_move_args *a = (const rg_move_args *)args;
     const size_t size = sizeof(element<T>);
@@ -256,7 +257,7 @@ template <rg_dtype T> static void choose_move(const void *args, const rg_cuda_pl
     const size_t bytes = (size_t)k.to.count * size;
     if (!k.add && from != to && bytes >= LARGE_COPY && is_dense_walk(&k.from) &&
         is_dense_walk(&k.to)) {
-        (void)cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, place->stream);
+        (void)cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, target->stream);
         return;
     }
     while (chunk > 1 &&
@@ -265,22 +266,22 @@ template <rg_dtype T> static void choose_move(const void *args, const rg_cuda_pl
     take_chunks(&k.from, chunk);
     take_chunks(&k.to, chunk);
     if (k.add && chunk > 1)
-        launch(move_added<T, true>, move_blocks(k.to.count), MOVE_THREADS, 0, place, k,
+        launch(move_added<T, true>, move_blocks(k.to.count), MOVE_THREADS, 0, target, k,
                (const void *)from, (void *)to);
     else if (k.add)
-        launch(move_added<T, false>, move_blocks(k.to.count), MOVE_THREADS, 0, place, k,
+        launch(move_added<T, false>, move_blocks(k.to.count), MOVE_THREADS, 0, target, k,
                (const void *)from, (void *)to);
     else if ((size_t)chunk * size == 16)
-        launch_chunks<uint4>(k, from, to, place);
+        launch_chunks<uint4>(k, from, to, target);
     else if ((size_t)chunk * size == 8)
-        launch_chunks<uint2>(k, from, to, place);
+        launch_chunks<uint2>(k, from, to, target);
     else if ((size_t)chunk * size == 4)
-        launch_chunks<unsigned>(k, from, to, place);
+        launch_chunks<unsigned>(k, from, to, target);
     else
-        launch_chunks<unsigned short>(k, from, to, place);
+        launch_chunks<unsigned short>(k, from, to, target);
 }
 
-template <rg_dtype T> static void choose_scatter(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void choose_scatter(const void *args, const rg_cuda_target *target)
 {
     const rg_scatter_args *a = (const rg_scatter_args *)args;
     const size_t size = sizeof(element<T>);
@@ -292,13 +293,13 @@ template <rg_dtype T> static void choose_scatter(const void *args, const rg_cuda
         chunk /= 2;
     scatter_take_chunks(&k, chunk);
     if ((size_t)chunk * size == 16)
-        launch_scatter<uint4>(k, from, to, place);
+        launch_scatter<uint4>(k, from, to, target);
     else if ((size_t)chunk * size == 8)
-        launch_scatter<uint2>(k, from, to, place);
+        launch_scatter<uint2>(k, from, to, target);
     else if ((size_t)chunk * size == 4)
-        launch_scatter<unsigned>(k, from, to, place);
+        launch_scatter<unsigned>(k, from, to, target);
     else
-        launch_scatter<unsigned short>(k, from, to, place);
+        launch_scatter<unsigned short>(k, from, to, target);
 }
 
 const rg_cuda_function rg_cuda_move[RG_CUDA_DTYPES] = RG_EVERY_DTYPE(choose_move);

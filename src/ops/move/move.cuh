@@ -11,14 +11,14 @@ extern "C" {
 extern const rg_cuda_function rg_cuda_move[RG_CUDA_DTYPES], rg_cuda_scatter[RG_CUDA_DTYPES];
 }
 
-template <rg_dtype T> static void move_units(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void move_units(const void *args, const rg_cuda_target *target)
 {
-    rg_cuda_move[T](args, place);
+    rg_cuda_move[T](args, target);
 }
 
-template <rg_dtype T> static void scatter_units(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void scatter_units(const void *args, const rg_cuda_target *target)
 {
-    rg_cuda_scatter[T](args, place);
+    rg_cuda_scatter[T](args, target);
 }
 
 #endif

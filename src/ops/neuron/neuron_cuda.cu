@@ -12,13 +12,13 @@ static __device__ __forceinline__ real<T> value_of(const neuron_constants<T> &k,
     return neuron_value(KIND, &k, x, IS_SHORT<T>);
 }
 
-template <rg_dtype T, int KIND> static void forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T, int KIND> static void forward(const void *args, const rg_cuda_target *target)
 {
     const rg_neuron_args *k = (const rg_neuron_args *)args;
     const neuron_constants<T> c = neuron_constants_of<real<T>>(&k->numbers);
     const void *const data[] = { k->x, k->y };
     launch_sweep<T, neuron_constants<T>, value_of<T, KIND>, 2>(c, &k->sweep, data, false, k->stream,
-                                                               place);
+                                                               target);
 }
 
 /* ---- gradient: dx from dy and x, or from dy and y ---- */
@@ -38,22 +38,23 @@ static __device__ __forceinline__ real<T> slope_y_of(const neuron_constants<T> &
 }
 
 template <rg_dtype T, formula_of<T, neuron_constants<T>> FORMULA>
-static void launch_gradient(const void *args, const rg_cuda_place *place)
+static void launch_gradient(const void *args, const rg_cuda_target *target)
 {
     const rg_neuron_gradient_args *k = (const rg_neuron_gradient_args *)args;
     const neuron_constants<T> c = neuron_constants_of<real<T>>(&k->numbers);
     const void *const data[] = { k->dy, k->from, k->dx };
-    launch_sweep<T, neuron_constants<T>, FORMULA, 3>(c, &k->sweep, data, k->add, k->stream, place);
+    launch_sweep<T, neuron_constants<T>, FORMULA, 3>(c, &k->sweep, data, k->add, k->stream, target);
 }
 
-template <rg_dtype T, int KIND> static void gradient(const void *args, const rg_cuda_place *place)
+template <rg_dtype T, int KIND> static void gradient(const void *args, const rg_cuda_target *target)
 {
-    launch_gradient<T, slope_of<T, KIND>>(args, place);
+    launch_gradient<T, slope_of<T, KIND>>(args, target);
 }
 
-template <rg_dtype T, int KIND> static void gradient_y(const void *args, const rg_cuda_place *place)
+template <rg_dtype T, int KIND>
+static void gradient_y(const void *args, const rg_cuda_target *target)
 {
-    launch_gradient<T, slope_y_of<T, KIND>>(args, place);
+    launch_gradient<T, slope_y_of<T, KIND>>(args, target);
 }
 
 /* ---- prelu ---- */
@@ -96,7 +97,7 @@ static __global__ void __launch_bounds__(PRELU_THREADS)
     }
 }
 
-template <rg_dtype T> static void prelu_forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void prelu_forward(const void *args, const rg_cuda_target *target)
 {
     const int64_t most_blocks = 1 << 24;
     const rg_prelu_args *k = (const rg_prelu_args *)args;
@@ -104,13 +105,13 @@ template <rg_dtype T> static void prelu_forward(const void *args, const rg_cuda_
     const int64_t count = s->rows.count * s->channels;
     const uintptr_t addresses = (uintptr_t)k->x | (uintptr_t)k->slope | (uintptr_t)k->y;
     if (s->joined && s->slope_step == 1 && s->channels % VLEN<T> == 0 && addresses % 16 == 0) {
-        launch(prelu_vectors<T>, ceil_div(count, PRELU_THREADS * VLEN<T>), PRELU_THREADS, 0, place,
+        launch(prelu_vectors<T>, ceil_div(count, PRELU_THREADS * VLEN<T>), PRELU_THREADS, 0, target,
                (const char *)k->x, (const char *)k->slope, (char *)k->y, count, s->channels,
                s->stream);
         return;
     }
     const int64_t blocks = ceil_div(count, PRELU_THREADS);
-    launch(prelu_elements<T>, blocks < most_blocks ? blocks : most_blocks, PRELU_THREADS, 0, place,
+    launch(prelu_elements<T>, blocks < most_blocks ? blocks : most_blocks, PRELU_THREADS, 0, target,
            *k);
 }
 
@@ -208,7 +209,7 @@ static __global__ void __launch_bounds__(PRELU_THREADS)
         ((real<T> *)k.sums)[part * s.channels + c + e] = sum[e];
 }
 
-template <rg_dtype T> static void prelu_gradient(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void prelu_gradient(const void *args, const rg_cuda_target *target)
 {
     const rg_prelu_gradient_args *k = (const rg_prelu_gradient_args *)args;
     const rg_prelu_shape *s = &k->shape;
@@ -219,7 +220,7 @@ template <rg_dtype T> static void prelu_gradient(const void *args, const rg_cuda
                       is_aligned<T>(k->dy, &s->rows, 0) && is_aligned<T>(k->x, &s->rows, 1) &&
                       (!k->wants_dx || is_aligned<T>(k->dx, &s->rows, 2));
     launch(wide ? prelu_part<T, true> : prelu_part<T, false>, s->parts * chunks, PRELU_THREADS, 0,
-           place, *k, across, chunks);
+           target, *k, across, chunks);
 }
 
 /* A warp has a channel: a thread adds up every 32nd part, then sums of threads form a tree. */
@@ -241,11 +242,11 @@ static __global__ void __launch_bounds__(PRELU_THREADS)
     }
 }
 
-template <rg_dtype T> static void prelu_join(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void prelu_join(const void *args, const rg_cuda_target *target)
 {
     const rg_prelu_join_args *k = (const rg_prelu_join_args *)args;
     launch(prelu_join_channels<T>, ceil_div(k->channels, PRELU_THREADS / 32), PRELU_THREADS, 0,
-           place, *k);
+           target, *k);
 }
 
 /* ---- table ---- */

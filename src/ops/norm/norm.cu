@@ -273,45 +273,45 @@ template <rg_dtype T> static int64_t norm_shared(int tensors)
 
 template <rg_dtype T>
 static void launch_parts(const void *x, void *partial, const rg_channels *s, int64_t first,
-                         int64_t count, const rg_cuda_place *place)
+                         int64_t count, const rg_cuda_target *target)
 {
     const int across = norm_across<T>(s);
     const int64_t chunks = ceil_div(s->channels, across * VLEN<T>);
     const void *const data[] = { x };
     launch(norm_is_fast<T>(s, data, 1) ? norm_parts<T, true> : norm_parts<T, false>, count * chunks,
-           NORM_THREADS, norm_shared<T>(1), place, x, partial, *s, across, chunks, first);
+           NORM_THREADS, norm_shared<T>(1), target, x, partial, *s, across, chunks, first);
 }
 
 template <rg_dtype T>
 static void launch_forward(const void *x, const void *gamma, const void *beta, const void *moments,
                            void *y, const rg_channels *s, const norm_call *k,
-                           const rg_cuda_place *place)
+                           const rg_cuda_target *target)
 {
     const void *const data[] = { x, y };
     launch(NORM_KERNEL(norm_forward, norm_is_fast<T>(s, data, 2), k->neuron.kind),
-           k->count * k->chunks, NORM_THREADS, norm_shared<T>(1), place, x, gamma, beta, moments, y,
-           *s, *k);
+           k->count * k->chunks, NORM_THREADS, norm_shared<T>(1), target, x, gamma, beta, moments,
+           y, *s, *k);
 }
 
 template <rg_dtype T>
 static void launch_sums(const void *dy, const void *x, const void *gamma, const void *beta,
                         const void *moments, void *partial, const rg_channels *s,
-                        const norm_call *k, const rg_cuda_place *place)
+                        const norm_call *k, const rg_cuda_target *target)
 {
     const void *const data[] = { dy, x };
     launch(NORM_KERNEL(norm_sums, norm_is_fast<T>(s, data, 2), k->neuron.kind),
-           k->count * k->chunks, NORM_THREADS, norm_shared<T>(2), place, dy, x, gamma, beta,
+           k->count * k->chunks, NORM_THREADS, norm_shared<T>(2), target, dy, x, gamma, beta,
            moments, partial, *s, *k);
 }
 
 template <rg_dtype T>
 static void launch_gradient(const void *dy, const void *x, const void *gamma, const void *beta,
                             const void *moments, const void *factors, void *dx,
-                            const rg_channels *s, const norm_call *k, const rg_cuda_place *place)
+                            const rg_channels *s, const norm_call *k, const rg_cuda_target *target)
 {
     const void *const data[] = { dy, x, dx };
     launch(NORM_KERNEL(norm_gradient, norm_is_fast<T>(s, data, 3), k->neuron.kind),
-           k->count * k->chunks, NORM_THREADS, norm_shared<T>(2), place, dy, x, gamma, beta,
+           k->count * k->chunks, NORM_THREADS, norm_shared<T>(2), target, dy, x, gamma, beta,
            moments, factors, dx, *s, *k);
 }
 

@@ -309,18 +309,18 @@ static norm_call norm_call_of(const rg_channels *s, const rg_norm_parameters *pa
 
 /* Launches of the kernels in norm.cu, by dtype. */
 typedef void rg_norm_parts_function(const void *x, void *partial, const rg_channels *s,
-                                    int64_t first, int64_t count, const rg_cuda_place *place);
+                                    int64_t first, int64_t count, const rg_cuda_target *target);
 typedef void rg_norm_forward_function(const void *x, const void *gamma, const void *beta,
                                       const void *moments, void *y, const rg_channels *s,
-                                      const norm_call *k, const rg_cuda_place *place);
+                                      const norm_call *k, const rg_cuda_target *target);
 typedef void rg_norm_sums_function(const void *dy, const void *x, const void *gamma,
                                    const void *beta, const void *moments, void *partial,
                                    const rg_channels *s, const norm_call *k,
-                                   const rg_cuda_place *place);
+                                   const rg_cuda_target *target);
 typedef void rg_norm_gradient_function(const void *dy, const void *x, const void *gamma,
                                        const void *beta, const void *moments, const void *factors,
                                        void *dx, const rg_channels *s, const norm_call *k,
-                                       const rg_cuda_place *place);
+                                       const rg_cuda_target *target);
 extern "C" {
 extern rg_norm_parts_function *const rg_norm_parts[RG_CUDA_DTYPES];
 extern rg_norm_forward_function *const rg_norm_forward[RG_CUDA_DTYPES];

@@ -229,7 +229,7 @@ template <rg_dtype T> static bool update_is_aligned(const rg_update_tensors &t, 
 }
 
 template <rg_dtype T, rg_dtype R, update_rule<real<R>> RULE, int MOMENTS, int LINES>
-static void launch_update_flat(const void *args, const rg_cuda_place *place)
+static void launch_update_flat(const void *args, const rg_cuda_target *target)
 {
     rg_update_flat_args a = *(const rg_update_flat_args *)args;
     uint32_t aligned = 0;
@@ -240,18 +240,18 @@ static void launch_update_flat(const void *args, const rg_cuda_place *place)
         aligned |= (uint32_t)update_is_aligned<T>(a.row[r], a.numbers.moments) << r;
     }
     a.first[a.rows] = blocks;
-    launch(update_vectors<T, R, RULE, MOMENTS, LINES>, blocks, UPDATE_THREADS, 0, place, a,
+    launch(update_vectors<T, R, RULE, MOMENTS, LINES>, blocks, UPDATE_THREADS, 0, target, a,
            aligned);
 }
 
 template <rg_dtype T, rg_dtype R, update_rule<real<R>> RULE>
-static void launch_update_strided(const void *args, const rg_cuda_place *place)
+static void launch_update_strided(const void *args, const rg_cuda_target *target)
 {
     const rg_update_strided_args &a = *(const rg_update_strided_args *)args;
     const int64_t most_blocks = 1 << 24;
     const int64_t blocks = ceil_div(a.read.count * a.length, UPDATE_THREADS);
     launch(update_elements<T, R, RULE>, blocks < most_blocks ? blocks : most_blocks, UPDATE_THREADS,
-           0, place, a);
+           0, target, a);
 }
 
 /* The rows of an optimizer's table; `moments` is the most it has, `lines` how much a thread takes,

@@ -280,15 +280,15 @@ template <rg_dtype T> static bool is_wide(const rg_pad_args *k)
            (uintptr_t)k->fill % 16 == 0 && is_wide_image<T>(k->from, k->to, k->strides);
 }
 
-template <rg_dtype T> static void pad_forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void pad_forward(const void *args, const rg_cuda_target *target)
 {
     const rg_pad_args *k = (const rg_pad_args *)args;
     const bool wide = is_wide<T>(k);
     launch_image<T>(wide ? forward_columns<T, true> : forward_columns<T, false>, k, wide,
-                    k->axes[0].out, k->axes[1].out, k->axes[2].out, k->axes[3].out, place);
+                    k->axes[0].out, k->axes[1].out, k->axes[2].out, k->axes[3].out, target);
 }
 
-template <rg_dtype T> static void pad_gradient(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void pad_gradient(const void *args, const rg_cuda_target *target)
 {
     const rg_pad_args *k = (const rg_pad_args *)args;
     const bool wide = is_wide<T>(k);
@@ -302,17 +302,17 @@ template <rg_dtype T> static void pad_gradient(const void *args, const rg_cuda_p
     }
     if (any)
         launch_image<T>(wide ? single_columns<T, true> : single_columns<T, false>, k, wide,
-                        k->axes[0].in, k->axes[1].in, k->axes[2].in, k->axes[3].in, place);
+                        k->axes[0].in, k->axes[1].in, k->axes[2].in, k->axes[3].in, target);
     if (!all)
         launch_image<T>(rg_pad_has_more(k->axes, RG_CHAIN_RUN) ? many : columns, k, wide,
-                        k->axes[0].in, k->axes[1].in, k->axes[2].in, k->axes[3].in, place);
+                        k->axes[0].in, k->axes[1].in, k->axes[2].in, k->axes[3].in, target);
 }
 
-template <rg_dtype T> static void pad_gradient_fill(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void pad_gradient_fill(const void *args, const rg_cuda_target *target)
 {
     const rg_pad_args *k = (const rg_pad_args *)args;
     const int64_t most_blocks = 1 << 30, blocks = ceil_div(k->axes[3].out, FILL_CHANNELS);
-    launch(fill_channels<T>, blocks < most_blocks ? blocks : most_blocks, FILL_THREADS, 0, place,
+    launch(fill_channels<T>, blocks < most_blocks ? blocks : most_blocks, FILL_THREADS, 0, target,
            *k);
 }
 

@@ -186,18 +186,18 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <rg_dtype T, pooling KIND>
-static void launch_forward(const forward_args &k, const rg_cuda_place *place)
+static void launch_forward(const forward_args &k, const rg_cuda_target *target)
 {
     const rg_pool_shape *s = &k.shape;
     bool wide = s->dense && s->channels % VLEN<T> == 0 && pixels_aligned<T>(k.x, s->x);
     wide &= k.y == NULL || pixels_aligned<T>(k.y, s->y);
     wide &= (uintptr_t)k.winners % 8 == 0;
-    if (wide && !rg_choices_forces(place->choices, "windows") &&
-        rg_pool_square[KIND][T](k, place)) {
-        rg_choices_note(place->choices, "square");
+    if (wide && !rg_choices_forces(target->choices, "windows") &&
+        rg_pool_square[KIND][T](k, target)) {
+        rg_choices_note(target->choices, "square");
         return;
     }
-    rg_choices_note(place->choices, "windows");
+    rg_choices_note(target->choices, "windows");
     int threads;
     const grid g = grid_of(s, s->row.count, s->column.count, wide ? VLEN<T> : 1, &threads);
     const int64_t blocks = g.blocks < INT32_MAX ? g.blocks : INT32_MAX;
@@ -206,31 +206,31 @@ static void launch_forward(const forward_args &k, const rg_cuda_place *place)
                          : pool_windows<T, VLEN<T>, KIND, false>
              : many ? pool_windows<T, 1, KIND, KIND != MAX>
                   : pool_windows<T, 1, KIND, false>,
-           blocks, threads, 0, place, k, g);
+           blocks, threads, 0, target, k, g);
 }
 
-template <rg_dtype T> static void max_forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void max_forward(const void *args, const rg_cuda_target *target)
 {
     const rg_pool_args *k = (const rg_pool_args *)args;
-    launch_forward<T, MAX>(forward_args{ k->x, k->y, NULL, k->shape }, place);
+    launch_forward<T, MAX>(forward_args{ k->x, k->y, NULL, k->shape }, target);
 }
 
-template <rg_dtype T> static void max_winners(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void max_winners(const void *args, const rg_cuda_target *target)
 {
     const rg_pool_winners_args *k = (const rg_pool_winners_args *)args;
-    launch_forward<T, MAX>(forward_args{ k->x, k->y, k->winners, k->shape }, place);
+    launch_forward<T, MAX>(forward_args{ k->x, k->y, k->winners, k->shape }, target);
 }
 
-template <rg_dtype T> static void average_forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void average_forward(const void *args, const rg_cuda_target *target)
 {
     const rg_pool_args *k = (const rg_pool_args *)args;
-    launch_forward<T, AVERAGE>(forward_args{ k->x, k->y, NULL, k->shape }, place);
+    launch_forward<T, AVERAGE>(forward_args{ k->x, k->y, NULL, k->shape }, target);
 }
 
-template <rg_dtype T> static void l2_forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void l2_forward(const void *args, const rg_cuda_target *target)
 {
     const rg_pool_args *k = (const rg_pool_args *)args;
-    launch_forward<T, L2>(forward_args{ k->x, k->y, NULL, k->shape }, place);
+    launch_forward<T, L2>(forward_args{ k->x, k->y, NULL, k->shape }, target);
 }
 
 /* ---- gradient ---- */
@@ -353,7 +353,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <rg_dtype T, pooling KIND>
-static void launch_gradient(const void *args, const rg_cuda_place *place)
+static void launch_gradient(const void *args, const rg_cuda_target *target)
 {
     const rg_pool_gradient_args *k = (const rg_pool_gradient_args *)args;
     const rg_pool_shape *s = &k->shape;
@@ -364,13 +364,13 @@ static void launch_gradient(const void *args, const rg_cuda_place *place)
     if (KIND == L2)
         wide &= pixels_aligned<T>(k->from, s->z) && pixels_aligned<T>(k->y, s->w);
     if constexpr (KIND != L2) {
-        if (wide && !rg_choices_forces(place->choices, "pixels") &&
-            rg_pool_cells[KIND][T](k, place)) {
-            rg_choices_note(place->choices, "cells");
+        if (wide && !rg_choices_forces(target->choices, "pixels") &&
+            rg_pool_cells[KIND][T](k, target)) {
+            rg_choices_note(target->choices, "cells");
             return;
         }
     }
-    rg_choices_note(place->choices, "pixels");
+    rg_choices_note(target->choices, "pixels");
     int threads;
     const grid g = grid_of(s, s->row.size, s->column.size, wide ? VLEN<T> : 1, &threads);
     const int64_t blocks = g.blocks < INT32_MAX ? g.blocks : INT32_MAX;
@@ -380,7 +380,7 @@ static void launch_gradient(const void *args, const rg_cuda_place *place)
                          : collect_pixels<T, VLEN<T>, KIND, false>
              : many ? collect_pixels<T, 1, KIND, true>
                   : collect_pixels<T, 1, KIND, false>,
-           blocks, threads, 0, place, *k, g);
+           blocks, threads, 0, target, *k, g);
 }
 
 /* ---- indices: an element per thread, the same for all dtypes ---- */
@@ -426,22 +426,22 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <rg_dtype T> static void max_indices(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void max_indices(const void *args, const rg_cuda_target *target)
 {
     const rg_pool_indices_args *k = (const rg_pool_indices_args *)args;
     int threads;
     const grid g = grid_of(&k->shape, k->shape.row.count, k->shape.column.count, 1, &threads);
     const int64_t blocks = g.blocks < INT32_MAX ? g.blocks : INT32_MAX;
-    launch(index_winners, blocks, threads, 0, place, *k, g);
+    launch(index_winners, blocks, threads, 0, target, *k, g);
 }
 
-template <rg_dtype T> static void max_taps(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void max_taps(const void *args, const rg_cuda_target *target)
 {
     const rg_pool_taps_args *k = (const rg_pool_taps_args *)args;
     int threads;
     const grid g = grid_of(&k->shape, k->shape.row.count, k->shape.column.count, 1, &threads);
     const int64_t blocks = g.blocks < INT32_MAX ? g.blocks : INT32_MAX;
-    launch(check_indices, blocks, threads, 0, place, *k, g);
+    launch(check_indices, blocks, threads, 0, target, *k, g);
 }
 
 /* ---- table ---- */

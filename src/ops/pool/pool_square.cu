@@ -381,7 +381,7 @@ static bool square_grid_of(const rg_pool_shape *s, int64_t rows, int64_t columns
 }
 
 template <rg_dtype T, pooling KIND>
-static bool launch_square(const forward_args &k, const rg_cuda_place *place)
+static bool launch_square(const forward_args &k, const rg_cuda_target *target)
 {
     const rg_pool_shape *s = &k.shape;
     const int64_t side = s->row.window;
@@ -392,7 +392,7 @@ static bool launch_square(const forward_args &k, const rg_cuda_place *place)
         !square_grid_of<VLEN<T>>(s, s->row.count, s->column.count, g, blocks, threads))
         return false;
     launch(side == 2 ? square_windows<T, KIND, 2> : square_windows<T, KIND, 3>, blocks, threads, 0,
-           place, k, g);
+           target, k, g);
     return true;
 }
 
@@ -410,7 +410,7 @@ static int32_t cells_of(const rg_pool_axis *a, int64_t *count)
 }
 
 template <rg_dtype T, pooling KIND>
-static bool launch_cells(const rg_pool_gradient_args *k, const rg_cuda_place *place)
+static bool launch_cells(const rg_pool_gradient_args *k, const rg_cuda_target *target)
 {
     const rg_pool_shape *s = &k->shape;
     const int64_t stride = s->row.stride;
@@ -431,7 +431,7 @@ static bool launch_cells(const rg_pool_gradient_args *k, const rg_cuda_place *pl
            : stride == 1             ? collect_cells<T, KIND, 1, 3>
            : around == 1             ? collect_cells<T, KIND, 2, 1>
                                      : collect_cells<T, KIND, 2, 2>,
-           blocks, threads, 0, place, *k, g);
+           blocks, threads, 0, target, *k, g);
     return true;
 }
 

@@ -7,8 +7,8 @@
 
 #include "ops/pool/pool_parts.cuh"
 
-typedef bool rg_pool_square_function(const forward_args &k, const rg_cuda_place *place);
-typedef bool rg_pool_cells_function(const rg_pool_gradient_args *k, const rg_cuda_place *place);
+typedef bool rg_pool_square_function(const forward_args &k, const rg_cuda_target *target);
+typedef bool rg_pool_cells_function(const rg_pool_gradient_args *k, const rg_cuda_target *target);
 extern "C" {
 extern rg_pool_square_function *const rg_pool_square[L2 + 1][RG_CUDA_DTYPES];
 

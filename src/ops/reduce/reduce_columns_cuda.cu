@@ -243,7 +243,7 @@ static __global__ void __launch_bounds__(THREADS, VECTORS &&WHAT == RG_REDUCE_TO
 }
 
 template <rg_dtype T, rg_reduce_what WHAT>
-static void columns(const rg_reduce_args &k, const rg_cuda_place *place)
+static void columns(const rg_reduce_args &k, const rg_cuda_target *target)
 {
     enum { V = VLEN<T> };
     const int64_t most_blocks = 1 << 24;
@@ -255,18 +255,18 @@ static void columns(const rg_reduce_args &k, const rg_cuda_place *place)
     const bool vectors = plan.wide && k.group.rank <= 1 && k.outer.rank <= 1;
     const int64_t units = k.outer.count * plan.chunks * k.result.parts;
     launch(vectors ? columns_kernel<T, WHAT, true> : columns_kernel<T, WHAT, false>,
-           units < most_blocks ? units : most_blocks, THREADS, THREADS * V * each, place, k, plan);
+           units < most_blocks ? units : most_blocks, THREADS, THREADS * V * each, target, k, plan);
 }
 
-template <rg_dtype T> static void reduce_columns(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void reduce_columns(const void *args, const rg_cuda_target *target)
 {
     const rg_reduce_args &k = *(const rg_reduce_args *)args;
     if (k.result.what == RG_REDUCE_TOTAL)
-        columns<T, RG_REDUCE_TOTAL>(k, place);
+        columns<T, RG_REDUCE_TOTAL>(k, target);
     else if (k.result.what == RG_REDUCE_EXTREME)
-        columns<T, RG_REDUCE_EXTREME>(k, place);
+        columns<T, RG_REDUCE_EXTREME>(k, target);
     else
-        columns<T, RG_REDUCE_NUMBER>(k, place);
+        columns<T, RG_REDUCE_NUMBER>(k, target);
 }
 
 /* ---- table ---- */

@@ -108,7 +108,7 @@ static __global__ void __launch_bounds__(THREADS, 4)
 }
 
 template <rg_dtype T, rg_reduce_what WHAT>
-static void rows(const rg_reduce_args &k, const rg_cuda_place *place)
+static void rows(const rg_reduce_args &k, const rg_cuda_target *target)
 {
     const int64_t longest = k.length < k.result.part ? k.length : k.result.part;
     const int64_t vectors = ceil_div(longest, VLEN<T>);
@@ -116,19 +116,19 @@ static void rows(const rg_reduce_args &k, const rg_cuda_place *place)
     plan.wide = k.dense && is_aligned<T>(k.x, &k.outer, 0);
     const int64_t blocks = ceil_div(k.result.outputs * k.result.parts, THREADS / plan.threads);
     const bool whole = plan.wide && k.length % VLEN<T> == 0 && k.outer.rank <= 1;
-    launch(whole ? vector_rows_kernel<T, WHAT> : rows_kernel<T, WHAT>, blocks, THREADS, 0, place, k,
-           plan);
+    launch(whole ? vector_rows_kernel<T, WHAT> : rows_kernel<T, WHAT>, blocks, THREADS, 0, target,
+           k, plan);
 }
 
-template <rg_dtype T> static void reduce_rows(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void reduce_rows(const void *args, const rg_cuda_target *target)
 {
     const rg_reduce_args &k = *(const rg_reduce_args *)args;
     if (k.result.what == RG_REDUCE_TOTAL)
-        rows<T, RG_REDUCE_TOTAL>(k, place);
+        rows<T, RG_REDUCE_TOTAL>(k, target);
     else if (k.result.what == RG_REDUCE_EXTREME)
-        rows<T, RG_REDUCE_EXTREME>(k, place);
+        rows<T, RG_REDUCE_EXTREME>(k, target);
     else
-        rows<T, RG_REDUCE_NUMBER>(k, place);
+        rows<T, RG_REDUCE_NUMBER>(k, target);
 }
 
 /* ---- joining parts ---- */
@@ -220,18 +220,18 @@ static __global__ void __launch_bounds__(THREADS)
     store_joined<T>(k, o, total, best);
 }
 
-template <rg_dtype T> static void reduce_finish(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void reduce_finish(const void *args, const rg_cuda_target *target)
 {
     enum { MANY = 1024 };
     const rg_reduce_finish_args &k = *(const rg_reduce_finish_args *)args;
     const int64_t parts = k.result.parts, outputs = k.result.outputs;
     if (outputs >= MANY) {
-        launch(finish_many_kernel<T>, ceil_div(outputs, 32), THREADS, 0, place, k);
+        launch(finish_many_kernel<T>, ceil_div(outputs, 32), THREADS, 0, target, k);
         return;
     }
     const int threads = parts <= 128 ? 32 : parts <= 2048 ? (int)THREADS : 1024;
     const int block = threads == 32 ? (int)THREADS : threads;
-    launch(finish_kernel<T>, ceil_div(outputs, block / threads), block, 0, place, k, threads);
+    launch(finish_kernel<T>, ceil_div(outputs, block / threads), block, 0, target, k, threads);
 }
 
 /* ---- table ---- */

@@ -144,7 +144,7 @@ template <rg_dtype T> static bool plan_spread(const rg_reduce_gradient_args &k, 
 }
 
 template <rg_dtype T, bool AWARD>
-static void spread(const rg_reduce_gradient_args &k, const rg_cuda_place *place)
+static void spread(const rg_reduce_gradient_args &k, const rg_cuda_target *target)
 {
     const int64_t most_blocks = 1 << 24, length = k.sweep.length;
     const int64_t count = k.sweep.outer.count * length, blocks = ceil_div(count, THREADS);
@@ -153,23 +153,23 @@ static void spread(const rg_reduce_gradient_args &k, const rg_cuda_place *place)
     spread_plan plan;
     if (!AWARD && plan_spread<T>(k, &plan))
         launch(k.sweep.step[1] == 0 ? spread_dense<T, true> : spread_dense<T, false>,
-               ceil_div(plan.total, SPREAD * THREADS), THREADS, 0, place, k, plan);
+               ceil_div(plan.total, SPREAD * THREADS), THREADS, 0, target, k, plan);
     else if (wide)
-        launch(spread_vectors<T, AWARD>, ceil_div(count, THREADS * VLEN<T>), THREADS, 0, place, k,
+        launch(spread_vectors<T, AWARD>, ceil_div(count, THREADS * VLEN<T>), THREADS, 0, target, k,
                length / VLEN<T>);
     else
         launch(spread_elements<T, AWARD>, blocks < most_blocks ? blocks : most_blocks, THREADS, 0,
-               place, k);
+               target, k);
 }
 
-template <rg_dtype T> static void reduce_spread(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void reduce_spread(const void *args, const rg_cuda_target *target)
 {
-    spread<T, false>(*(const rg_reduce_gradient_args *)args, place);
+    spread<T, false>(*(const rg_reduce_gradient_args *)args, target);
 }
 
-template <rg_dtype T> static void reduce_award(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void reduce_award(const void *args, const rg_cuda_target *target)
 {
-    spread<T, true>(*(const rg_reduce_gradient_args *)args, place);
+    spread<T, true>(*(const rg_reduce_gradient_args *)args, target);
 }
 
 /* ---- extremes of rows: found and awarded in one launch ---- */
@@ -234,7 +234,7 @@ static __global__ void __launch_bounds__(THREADS, 4)
         put<T>(dx, j * k.step[1], j == winner ? dy : 0, k.add);
 }
 
-template <rg_dtype T> static void reduce_award_rows(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void reduce_award_rows(const void *args, const rg_cuda_target *target)
 {
     const rg_reduce_award_args &k = *(const rg_reduce_award_args *)args;
     const bool wide = k.step[0] == 1 && k.step[1] == 1 && k.length % VLEN<T> == 0 &&
@@ -242,7 +242,7 @@ template <rg_dtype T> static void reduce_award_rows(const void *args, const rg_c
     const int64_t slots = wide ? k.length / VLEN<T> : ceil_div(k.length, 4);
     const int threads = slots <= 256 ? power_of_two(slots, 1, 32) : (int)THREADS;
     launch(wide ? award_rows<T, true> : award_rows<T, false>,
-           ceil_div(k.outer.count, THREADS / threads), THREADS, 0, place, k, threads);
+           ceil_div(k.outer.count, THREADS / threads), THREADS, 0, target, k, threads);
 }
 
 /* ---- table ---- */

@@ -181,7 +181,7 @@ static __global__ void __launch_bounds__(HOLD && !ROWS ? 512 : 1024,
 /* ---- launches ---- */
 
 template <rg_dtype T, bool LOG>
-static void forward_rows(const void *args, const rg_cuda_place *place)
+static void forward_rows(const void *args, const rg_cuda_target *target)
 {
     const rg_softmax_args k = *(const rg_softmax_args *)args;
     const void *const data[] = { k.x, k.y };
@@ -189,31 +189,31 @@ static void forward_rows(const void *args, const rg_cuda_place *place)
     const int64_t held = ROW_SUMS + (int64_t)p.threads * HELD_SLOTS;
     const int64_t vectors = k.shape.length / VLEN<T>;
     const int64_t tile = plan_tiles<T>(&k.shape, 2, &p);
-    if (p.hold && vectors <= 32 && p.blocks >= MANY_BLOCKS * place->multiprocessors)
-        launch(forward_short<T, LOG, SHORT>, ceil_div(p.blocks, SHORT), p.threads, 0, place, k, p);
+    if (p.hold && vectors <= 32 && p.blocks >= MANY_BLOCKS * target->multiprocessors)
+        launch(forward_short<T, LOG, SHORT>, ceil_div(p.blocks, SHORT), p.threads, 0, target, k, p);
     else if (p.hold && vectors <= FORWARD_SHORT)
-        launch(forward_short<T, LOG, 1>, p.blocks, p.threads, 0, place, k, p);
-    else if (p.hold && held <= place->shared)
-        launch(forward_groups<T, LOG, true, true>, p.blocks, p.threads, held, place, k, p);
-    else if (tile > 0 && tile <= place->shared)
+        launch(forward_short<T, LOG, 1>, p.blocks, p.threads, 0, target, k, p);
+    else if (p.hold && held <= target->shared)
+        launch(forward_groups<T, LOG, true, true>, p.blocks, p.threads, held, target, k, p);
+    else if (tile > 0 && tile <= target->shared)
         launch(p.inner == 32 ? forward_tiles<T, LOG, 32> : forward_tiles<T, LOG, 0>, p.blocks,
-               p.threads, tile, place, k, p);
+               p.threads, tile, target, k, p);
     else
-        launch(forward_groups<T, LOG, true, false>, p.blocks, p.threads, ROW_SUMS, place, k, p);
+        launch(forward_groups<T, LOG, true, false>, p.blocks, p.threads, ROW_SUMS, target, k, p);
 }
 
 template <rg_dtype T, bool LOG>
-static void forward_columns(const void *args, const rg_cuda_place *place)
+static void forward_columns(const void *args, const rg_cuda_target *target)
 {
     const rg_softmax_args k = *(const rg_softmax_args *)args;
     const void *const data[] = { k.x, k.y };
     const softmax_plan p = plan_columns<T>(&k.shape, data, 2);
     const int64_t sums = (int64_t)p.threads * VLEN<T> * (int64_t)sizeof(real<T>);
     const int64_t held = sums + (int64_t)p.threads * HELD_SLOTS;
-    if (p.hold && p.threads <= 512 && held <= place->shared)
-        launch(forward_groups<T, LOG, false, true>, p.blocks, p.threads, held, place, k, p);
+    if (p.hold && p.threads <= 512 && held <= target->shared)
+        launch(forward_groups<T, LOG, false, true>, p.blocks, p.threads, held, target, k, p);
     else
-        launch(forward_groups<T, LOG, false, false>, p.blocks, p.threads, sums, place, k, p);
+        launch(forward_groups<T, LOG, false, false>, p.blocks, p.threads, sums, target, k, p);
 }
 
 /* ---- table ---- */

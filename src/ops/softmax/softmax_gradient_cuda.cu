@@ -231,7 +231,7 @@ template <rg_dtype T> static bool are_elements(const rg_softmax_shape *shape, co
 }
 
 template <rg_dtype T, bool LOG>
-static void gradient_rows(const void *args, const rg_cuda_place *place)
+static void gradient_rows(const void *args, const rg_cuda_target *target)
 {
     const rg_softmax_gradient_args k = *(const rg_softmax_gradient_args *)args;
     const void *const data[] = { k.dy, k.y, k.dx };
@@ -240,35 +240,36 @@ static void gradient_rows(const void *args, const rg_cuda_place *place)
     const int64_t vectors = k.shape.length / VLEN<T>;
     const bool elements = are_elements<T>(&k.shape, &p);
     const int64_t tile = elements ? 0 : plan_tiles<T>(&k.shape, 3, &p);
-    if (p.hold && vectors <= 32 && p.blocks >= MANY_BLOCKS * place->multiprocessors)
-        launch(gradient_short<T, LOG, SHORT>, ceil_div(p.blocks, SHORT), p.threads, 0, place, k, p);
+    if (p.hold && vectors <= 32 && p.blocks >= MANY_BLOCKS * target->multiprocessors)
+        launch(gradient_short<T, LOG, SHORT>, ceil_div(p.blocks, SHORT), p.threads, 0, target, k,
+               p);
     else if (p.hold && vectors <= GRADIENT_SHORT<T>)
-        launch(gradient_short<T, LOG, 1>, p.blocks, p.threads, 0, place, k, p);
-    else if (p.hold && held <= place->shared)
-        launch(gradient_groups<T, LOG, true, true>, p.blocks, p.threads, held, place, k, p);
+        launch(gradient_short<T, LOG, 1>, p.blocks, p.threads, 0, target, k, p);
+    else if (p.hold && held <= target->shared)
+        launch(gradient_groups<T, LOG, true, true>, p.blocks, p.threads, held, target, k, p);
     else if (elements)
-        launch(gradient_elements<RG_F32, LOG>, p.blocks, p.threads, 0, place, k, p);
-    else if (tile > 0 && 2 * tile <= place->shared)
+        launch(gradient_elements<RG_F32, LOG>, p.blocks, p.threads, 0, target, k, p);
+    else if (tile > 0 && 2 * tile <= target->shared)
         launch(p.inner == 32 ? gradient_tiles<T, LOG, true, 32> : gradient_tiles<T, LOG, true, 0>,
-               p.blocks, p.threads, 2 * tile, place, k, p);
-    else if (tile > 0 && tile <= place->shared)
-        launch(gradient_tiles<T, LOG, false, 0>, p.blocks, p.threads, tile, place, k, p);
+               p.blocks, p.threads, 2 * tile, target, k, p);
+    else if (tile > 0 && tile <= target->shared)
+        launch(gradient_tiles<T, LOG, false, 0>, p.blocks, p.threads, tile, target, k, p);
     else
-        launch(gradient_groups<T, LOG, true, false>, p.blocks, p.threads, ROW_SUMS, place, k, p);
+        launch(gradient_groups<T, LOG, true, false>, p.blocks, p.threads, ROW_SUMS, target, k, p);
 }
 
 template <rg_dtype T, bool LOG>
-static void gradient_columns(const void *args, const rg_cuda_place *place)
+static void gradient_columns(const void *args, const rg_cuda_target *target)
 {
     const rg_softmax_gradient_args k = *(const rg_softmax_gradient_args *)args;
     const void *const data[] = { k.dy, k.y, k.dx };
     const softmax_plan p = plan_columns<T>(&k.shape, data, 3);
     const int64_t sums = (int64_t)p.threads * VLEN<T> * (int64_t)sizeof(real<T>);
     const int64_t held = sums + (int64_t)p.threads * HELD_SLOTS;
-    if (p.hold && held <= place->shared)
-        launch(gradient_groups<T, LOG, false, true>, p.blocks, p.threads, held, place, k, p);
+    if (p.hold && held <= target->shared)
+        launch(gradient_groups<T, LOG, false, true>, p.blocks, p.threads, held, target, k, p);
     else
-        launch(gradient_groups<T, LOG, false, false>, p.blocks, p.threads, sums, place, k, p);
+        launch(gradient_groups<T, LOG, false, false>, p.blocks, p.threads, sums, target, k, p);
 }
 
 /* ---- table ---- */

@@ -365,20 +365,20 @@ template <rg_dtype T> static bool is_wide(const rg_upsample_args *k)
     return k->dense && k->channels % VLEN<T> == 0 && is_wide_image<T>(k->from, k->to, k->strides);
 }
 
-template <rg_dtype T> static void upsample_forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void upsample_forward(const void *args, const rg_cuda_target *target)
 {
     const rg_upsample_args *k = (const rg_upsample_args *)args;
     const bool wide = is_wide<T>(k);
     launch_image<T>(wide ? forward_columns<T, true> : forward_columns<T, false>, k, wide, k->images,
-                    k->axes[0].out, k->axes[1].out, k->channels, place);
+                    k->axes[0].out, k->axes[1].out, k->channels, target);
 }
 
-template <rg_dtype T> static void upsample_gradient(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void upsample_gradient(const void *args, const rg_cuda_target *target)
 {
     const rg_upsample_args *k = (const rg_upsample_args *)args;
     if (most_looks(&k->axes[0]) > RG_CHAIN_RUN || most_looks(&k->axes[1]) > RG_CHAIN_RUN) {
         launch_image<T>(gradient_many<T>, k, false, k->images, k->axes[0].in, k->axes[1].in,
-                        k->channels, place);
+                        k->channels, target);
         return;
     }
     const bool wide = is_wide<T>(k);
@@ -386,7 +386,7 @@ template <rg_dtype T> static void upsample_gradient(const void *args, const rg_c
     launch_image<T>(two    ? wide ? gradient_columns<T, true, 2> : gradient_columns<T, false, 2>
                        : wide ? gradient_columns<T, true, MOST_TAPS>
                            : gradient_columns<T, false, MOST_TAPS>,
-                    k, wide, k->images, k->axes[0].in, k->axes[1].in, k->channels, place);
+                    k, wide, k->images, k->axes[0].in, k->axes[1].in, k->channels, target);
 }
 
 /* ---- table ---- */

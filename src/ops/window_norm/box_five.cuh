@@ -360,7 +360,7 @@ static inline bool is_five(const rg_span *span)
 
 /* Tiles of whole rows where these are short; bands of rows where there are few images. */
 static inline five_cut cut_five(const rg_box_shape *s, bool gradient, int lanes,
-                                const rg_cuda_place *place)
+                                const rg_cuda_target *target)
 {
     five_cut cut;
     const int64_t pixel = ceil_div(s->channels, lanes);
@@ -373,7 +373,7 @@ static inline five_cut cut_five(const rg_box_shape *s, bool gradient, int lanes,
     cut.groups = ceil_div(pixel, cut.across);
     cut.tiles = ceil_div(s->column.size, cut.columns - 2 * cut.halo);
     const int64_t strips = s->images * cut.groups * cut.tiles;
-    const int64_t wanted = ceil_div(8 * (int64_t)place->multiprocessors, strips);
+    const int64_t wanted = ceil_div(8 * (int64_t)target->multiprocessors, strips);
     const int64_t least = ceil_div(s->row.size, 24); /* rows: shorter bands would read much twice */
     cut.bands = wanted < least ? wanted : least;
     cut.rows = (int)ceil_div(s->row.size, cut.bands);
@@ -385,17 +385,17 @@ static inline five_cut cut_five(const rg_box_shape *s, bool gradient, int lanes,
 /* false: there is not enough shared memory. */
 template <rg_dtype T, class OP, bool GRADIENT>
 static bool launch_five(const rg_box_shape *s, const box_data *d,
-                        const typename OP::CONSTANTS &constants, const rg_cuda_place *place)
+                        const typename OP::CONSTANTS &constants, const rg_cuda_target *target)
 {
-    const five_cut cut = cut_five(s, GRADIENT, FIVE_LANES<T>, place);
+    const five_cut cut = cut_five(s, GRADIENT, FIVE_LANES<T>, target);
     const int threads = (cut.columns * cut.across + 31) / 32 * 32;
     const int64_t rows = FIVE_ROWS<OP> + (GRADIENT ? FIVE_DY_ROWS : 0);
     const int64_t lines = 2 * (GRADIENT ? 1 + OP::KINDS : 1);
     const int64_t line = (int64_t)(cut.columns + 4) * cut.across * FIVE_LANES<T> * sizeof(real<T>);
     const int64_t shared = rows * threads * FIVE_BYTES<T> + lines * line;
-    if (shared > place->shared)
+    if (shared > target->shared)
         return false;
-    launch(box_five<T, OP, GRADIENT>, cut.blocks, threads, shared, place, *s, *d, constants, cut);
+    launch(box_five<T, OP, GRADIENT>, cut.blocks, threads, shared, target, *s, *d, constants, cut);
     return true;
 }
 

@@ -435,11 +435,11 @@ static inline int64_t cut_tiles(const rg_box_shape *s, int kinds, bool gradient,
 
 template <rg_dtype T, class OP, bool GRADIENT>
 static void launch_box(const rg_box_shape *s, const box_data *d,
-                       const typename OP::CONSTANTS &constants, const rg_cuda_place *place)
+                       const typename OP::CONSTANTS &constants, const rg_cuda_target *target)
 {
     const int64_t most_blocks = 1 << 30, budget = 72 << 10; /* bytes */
     if (rg_box_is_wide(s)) {
-        launch(box_planes<T, OP, GRADIENT>, s->units, BOX_THREADS, 0, place, *s, *d, constants);
+        launch(box_planes<T, OP, GRADIENT>, s->units, BOX_THREADS, 0, target, *s, *d, constants);
         return;
     }
     bool wide = s->dense && s->channels % VLEN<T> == 0;
@@ -448,18 +448,18 @@ static void launch_box(const rg_box_shape *s, const box_data *d,
         for (int i = 0; i < 3; i++)
             wide &= d->step[t][i] % VLEN<T> == 0;
     if (wide && is_five(&s->row) && is_five(&s->column) &&
-        launch_five<T, OP, GRADIENT>(s, d, constants, place))
+        launch_five<T, OP, GRADIENT>(s, d, constants, target))
         return;
     box_tile tile;
-    const int64_t limit = budget < place->shared ? budget : place->shared;
+    const int64_t limit = budget < target->shared ? budget : target->shared;
     const int64_t shared = cut_tiles(s, OP::KINDS, GRADIENT, wide ? VLEN<T> : 1,
                                      (int64_t)sizeof(real<T>), limit, &tile);
     const int64_t blocks = tile.blocks < most_blocks ? tile.blocks : most_blocks;
     if (wide)
-        launch(box_tiles<T, OP, true, GRADIENT>, blocks, BOX_THREADS, shared, place, *s, *d,
+        launch(box_tiles<T, OP, true, GRADIENT>, blocks, BOX_THREADS, shared, target, *s, *d,
                constants, tile);
     else
-        launch(box_tiles<T, OP, false, GRADIENT>, blocks, BOX_THREADS, shared, place, *s, *d,
+        launch(box_tiles<T, OP, false, GRADIENT>, blocks, BOX_THREADS, shared, target, *s, *d,
                constants, tile);
 }
 

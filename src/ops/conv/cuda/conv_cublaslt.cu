@@ -27,7 +27,7 @@ static rg_product product_of(const rg_conv_call *call, bool bias)
 static bool accepts_bias(rg_conv_call *call, bool bias)
 {
     call->product = product_of(call, bias);
-    return rg_cublaslt_plan(call->place, &call->product, &call->workspace);
+    return rg_cublaslt_plan(call->target, &call->product, &call->workspace);
 }
 
 /* With the bias where it does that, without it elsewhere: product.bias tells. */
@@ -54,7 +54,7 @@ static bool run(const rg_conv_call *call, scratch_arena *arena)
     void *const workspace = arena_alloc(arena, call->workspace);
     const rg_product_operands operands = { from.data, w.data, b.data, to.data };
     if (arena->enqueue &&
-        !rg_cublaslt_run(arena->place, &call->product, 1, &operands, workspace, call->workspace))
+        !rg_cublaslt_run(arena->target, &call->product, 1, &operands, workspace, call->workspace))
         return false;
     put_result(arena, call, &to, own);
     return true;
@@ -69,7 +69,7 @@ static bool run_weights(const rg_conv_call *call, scratch_arena *arena)
     void *const workspace = arena_alloc(arena, call->workspace);
     const rg_product_operands operands = { dy.data, x.data, NULL, dw.data };
     if (arena->enqueue &&
-        !rg_cublaslt_run(arena->place, &call->product, 1, &operands, workspace, call->workspace))
+        !rg_cublaslt_run(arena->target, &call->product, 1, &operands, workspace, call->workspace))
         return false;
     put_dw(arena, call, &dw, aside);
     return true;

@@ -12,7 +12,7 @@ static bool prefers_cudnn(const rg_conv_call *call)
 {
     const bool data = call->direction == RG_CONV_DATA, half = rg_dtype_size(call->dtype) == 2;
     return conv_is_product(call->shape) && !call->add && !call->bias &&
-           (call->dtype == RG_F32 ? call->place->tf32 && data : half && !data);
+           (call->dtype == RG_F32 ? call->target->tf32 && data : half && !data);
 }
 
 /* f32 that stays f32: products are cuBLASLt's, and cuDNN is faster where a window has too few
@@ -20,7 +20,7 @@ static bool prefers_cudnn(const rg_conv_call *call)
  * is faster, but for dx of a first layer, which takes it 1.6 times as long. */
 static bool prefers_tf32x3(const rg_conv_call *call)
 {
-    if (call->place->tf32)
+    if (call->target->tf32)
         return call->direction == RG_CONV_DATA && rg_conv_tf32x3_merges(call->shape);
     return call->direction != RG_CONV_FORWARD || call->shape->in % 4 == 0;
 }
@@ -90,7 +90,7 @@ static const rg_conv_strategy *forced(const choice *choices, rg_conv_call *call)
 {
     for (; choices->strategy != NULL; choices++) {
         const rg_conv_strategy *s = choices->strategy;
-        if (rg_choices_forces(call->place->choices, s->name) && s->accepts(call))
+        if (rg_choices_forces(call->target->choices, s->name) && s->accepts(call))
             return s;
     }
     return NULL;
@@ -113,7 +113,7 @@ static const rg_conv_strategy *choose(const choice *choices, rg_conv_call *call)
 /* ---- forward and data ---- */
 
 static rg_conv_call call_of(rg_dtype dtype, const rg_conv_args *k, int32_t direction,
-                            const rg_cuda_place *place)
+                            const rg_cuda_target *target)
 {
     const bool plain = !k->has_z && k->neuron.kind == RG_NEURON_NONE;
     rg_conv_call call = {};
@@ -123,7 +123,7 @@ static rg_conv_call call_of(rg_dtype dtype, const rg_conv_args *k, int32_t direc
     call.args = k;
     call.bias = plain && k->has_b && !k->add;
     call.add = k->add && !has_epilogue(k);
-    call.place = place;
+    call.target = target;
     return call;
 }
 
@@ -147,57 +147,57 @@ static const rg_conv_strategy *choose_pass(rg_conv_call *call)
 /* By rg_conv_generic where a library that had no plan when work was recorded has one now and lacks
  * scratch, or refuses. */
 static void run_pass(rg_dtype dtype, const void *args, int32_t direction,
-                     const rg_cuda_place *place)
+                     const rg_cuda_target *target)
 {
     const rg_conv_args *k = (const rg_conv_args *)args;
     const void *const tensors[] = { k->from, k->w, k->b, k->to };
-    rg_conv_call call = call_of(dtype, k, direction, place);
+    rg_conv_call call = call_of(dtype, k, direction, target);
     call.unaligned = unaligned_of(tensors, 4);
-    scratch_arena plan = { .place = place };
-    scratch_arena arena = { .place = place, .scratch = (char *)k->scratch, .enqueue = true };
+    scratch_arena plan = { .target = target };
+    scratch_arena arena = { .target = target, .scratch = (char *)k->scratch, .enqueue = true };
     const rg_conv_strategy *strategy = choose_pass(&call);
     if (!strategy->run(&call, &plan) || arena_overflows(&plan) || !strategy->run(&call, &arena)) {
         strategy = &rg_conv_generic;
         rg_conv_generic.run(&call, &arena);
     }
-    rg_choices_note(place->choices, strategy->name);
+    rg_choices_note(target->choices, strategy->name);
 }
 
 static size_t pass_scratch(rg_dtype dtype, const void *args, int32_t direction, uint32_t unaligned,
-                           const rg_cuda_place *place)
+                           const rg_cuda_target *target)
 {
-    rg_conv_call call = call_of(dtype, (const rg_conv_args *)args, direction, place);
+    rg_conv_call call = call_of(dtype, (const rg_conv_args *)args, direction, target);
     call.unaligned = unaligned;
-    scratch_arena plan = { .place = place };
+    scratch_arena plan = { .target = target };
     return choose_pass(&call)->run(&call, &plan) ? plan.used : 0;
 }
 
-template <rg_dtype T> static void forward(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void forward(const void *args, const rg_cuda_target *target)
 {
-    run_pass(T, args, RG_CONV_FORWARD, place);
+    run_pass(T, args, RG_CONV_FORWARD, target);
 }
 
 template <rg_dtype T>
-static size_t forward_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
+static size_t forward_scratch(const void *args, uint32_t unaligned, const rg_cuda_target *target)
 {
-    return pass_scratch(T, args, RG_CONV_FORWARD, unaligned, place);
+    return pass_scratch(T, args, RG_CONV_FORWARD, unaligned, target);
 }
 
-template <rg_dtype T> static void data(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void data(const void *args, const rg_cuda_target *target)
 {
-    run_pass(T, args, RG_CONV_DATA, place);
+    run_pass(T, args, RG_CONV_DATA, target);
 }
 
 template <rg_dtype T>
-static size_t data_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
+static size_t data_scratch(const void *args, uint32_t unaligned, const rg_cuda_target *target)
 {
-    return pass_scratch(T, args, RG_CONV_DATA, unaligned, place);
+    return pass_scratch(T, args, RG_CONV_DATA, unaligned, target);
 }
 
 /* ---- weights ---- */
 
 static rg_conv_call weights_call_of(rg_dtype dtype, const rg_conv_weights_args *k,
-                                    uint32_t unaligned, const rg_cuda_place *place)
+                                    uint32_t unaligned, const rg_cuda_target *target)
 {
     rg_conv_call call = {};
     call.dtype = dtype;
@@ -206,7 +206,7 @@ static rg_conv_call weights_call_of(rg_dtype dtype, const rg_conv_weights_args *
     call.weights_args = k;
     call.unaligned = unaligned;
     call.add = k->add && !k->wide;
-    call.place = place;
+    call.target = target;
     return call;
 }
 
@@ -214,11 +214,11 @@ static rg_conv_call weights_call_of(rg_dtype dtype, const rg_conv_weights_args *
 static bool run_weights(rg_dtype dtype, const rg_conv_weights_args *k, uint32_t unaligned,
                         scratch_arena *arena)
 {
-    rg_conv_call call = weights_call_of(dtype, k, unaligned, arena->place);
+    rg_conv_call call = weights_call_of(dtype, k, unaligned, arena->target);
     const rg_conv_strategy *strategy = choose(weights_choices, &call);
     const bool runs = strategy != &rg_conv_generic && strategy->run(&call, arena);
     if (runs && arena->enqueue)
-        rg_choices_note(call.place->choices, strategy->name);
+        rg_choices_note(call.target->choices, strategy->name);
     return runs;
 }
 
@@ -237,7 +237,7 @@ static int64_t images_per_call(const rg_conv_call *call)
     rg_conv_call asked = *call;
     if (choose(weights_choices, &asked) == &rg_conv_depthwise_weights)
         return s->images; /* a kernel of ours adds up any number */
-    const bool chain = call->dtype == RG_F32 && s->groups > 1 && !call->place->tf32;
+    const bool chain = call->dtype == RG_F32 && s->groups > 1 && !call->target->tf32;
     const int64_t limit = chain ? LIBRARY_GROUP_WINDOWS : LIBRARY_WINDOWS;
     const int64_t most = each > 0 ? limit / each : s->images;
     return most < 1            ? 0
@@ -292,7 +292,7 @@ static bool run_by_images(const rg_conv_call *call, scratch_arena *arena)
         arena->used = arena->used > own.used ? arena->used : own.used;
     }
     if (arena->enqueue)
-        rg_conv_join_weights[call->dtype](call->weights_args, sums, calls, arena->place);
+        rg_conv_join_weights[call->dtype](call->weights_args, sums, calls, arena->target);
     return calls > 0;
 }
 
@@ -304,25 +304,25 @@ static bool run_images(const rg_conv_call *call, scratch_arena *arena)
                : run_weights(call->dtype, call->weights_args, call->unaligned, arena);
 }
 
-template <rg_dtype T> static void weights(const void *args, const rg_cuda_place *place)
+template <rg_dtype T> static void weights(const void *args, const rg_cuda_target *target)
 {
     const rg_conv_weights_args *k = (const rg_conv_weights_args *)args;
     const void *const tensors[] = { k->x, k->dy, k->dw };
-    const rg_conv_call call = weights_call_of(T, k, unaligned_of(tensors, 3), place);
-    scratch_arena plan = { .place = place };
-    scratch_arena arena = { .place = place, .scratch = (char *)k->scratch, .enqueue = true };
+    const rg_conv_call call = weights_call_of(T, k, unaligned_of(tensors, 3), target);
+    scratch_arena plan = { .target = target };
+    scratch_arena arena = { .target = target, .scratch = (char *)k->scratch, .enqueue = true };
     if (!run_images(&call, &plan) || arena_overflows(&plan) || !run_images(&call, &arena)) {
         rg_conv_generic.run(&call, &arena);
-        rg_choices_note(place->choices, rg_conv_generic.name);
+        rg_choices_note(target->choices, rg_conv_generic.name);
     }
 }
 
 template <rg_dtype T>
-static size_t weights_scratch(const void *args, uint32_t unaligned, const rg_cuda_place *place)
+static size_t weights_scratch(const void *args, uint32_t unaligned, const rg_cuda_target *target)
 {
     const rg_conv_weights_args *k = (const rg_conv_weights_args *)args;
-    const rg_conv_call call = weights_call_of(T, k, unaligned, place);
-    scratch_arena plan = { .place = place };
+    const rg_conv_call call = weights_call_of(T, k, unaligned, target);
+    scratch_arena plan = { .target = target };
     return run_images(&call, &plan) ? plan.used : 0;
 }
 

@@ -158,16 +158,16 @@ static rg_cudnn_request request_of(const rg_cudnn_conv *conv)
     return request;
 }
 
-extern "C" bool rg_cudnn_conv_plan(const rg_cuda_place *place, const rg_cudnn_conv *conv,
+extern "C" bool rg_cudnn_conv_plan(const rg_cuda_target *target, const rg_cudnn_conv *conv,
                                    size_t *workspace)
 {
     if (!countable(conv))
         return false;
     const rg_cudnn_request request = request_of(conv);
-    return rg_cudnn_prepare(place, &request, workspace);
+    return rg_cudnn_prepare(target, &request, workspace);
 }
 
-extern "C" bool rg_cudnn_conv_run(const rg_cuda_place *place, const rg_cudnn_conv *conv, void *x,
+extern "C" bool rg_cudnn_conv_run(const rg_cuda_target *target, const rg_cudnn_conv *conv, void *x,
                                   void *w, void *y, void *workspace, size_t bytes)
 {
     static const int64_t ids[3] = { ID_X, ID_W, ID_Y };
@@ -175,20 +175,20 @@ extern "C" bool rg_cudnn_conv_run(const rg_cuda_place *place, const rg_cudnn_con
     if (!countable(conv))
         return false;
     const rg_cudnn_request request = request_of(conv);
-    return rg_cudnn_execute(place, &request, ids, pointers, workspace, bytes);
+    return rg_cudnn_execute(target, &request, ids, pointers, workspace, bytes);
 }
 #else
-extern "C" bool rg_cudnn_conv_plan(const rg_cuda_place *place, const rg_cudnn_conv *conv,
+extern "C" bool rg_cudnn_conv_plan(const rg_cuda_target *target, const rg_cudnn_conv *conv,
                                    size_t *workspace)
 {
-    (void)place, (void)conv, (void)workspace;
+    (void)target, (void)conv, (void)workspace;
     return false;
 }
 
-extern "C" bool rg_cudnn_conv_run(const rg_cuda_place *place, const rg_cudnn_conv *conv, void *x,
+extern "C" bool rg_cudnn_conv_run(const rg_cuda_target *target, const rg_cudnn_conv *conv, void *x,
                                   void *w, void *y, void *workspace, size_t bytes)
 {
-    (void)place, (void)conv, (void)x, (void)w, (void)y, (void)workspace, (void)bytes;
+    (void)target, (void)conv, (void)x, (void)w, (void)y, (void)workspace, (void)bytes;
     return false;
 }
 #endif
@@ -220,7 +220,7 @@ extern "C" rg_cudnn_conv rg_conv_cudnn_conv(const rg_conv_call *call)
 static bool accepts(rg_conv_call *call)
 {
     call->conv = rg_conv_cudnn_conv(call);
-    return rg_cudnn_conv_plan(call->place, &call->conv, &call->workspace);
+    return rg_cudnn_conv_plan(call->target, &call->conv, &call->workspace);
 }
 
 /* ---- groups ---- */
@@ -232,7 +232,7 @@ enum { BLOCK = 64 }; /* channels that cuDNN reads at once */
 static bool reads_beyond(const rg_conv_call *call)
 {
     const rg_conv_shape *s = call->shape;
-    return mixes_groups(call->dtype, s, call->place) &&
+    return mixes_groups(call->dtype, s, call->target) &&
            (s->groups * s->in % BLOCK != 0 || s->groups * s->out % BLOCK != 0);
 }
 
@@ -260,10 +260,11 @@ static bool run(const rg_conv_call *call, scratch_arena *arena)
     void *const workspace = arena_alloc(arena, call->workspace);
     void *const x = forward ? from.data : to.data, *const y = forward ? to.data : from.data;
     if (arena->enqueue &&
-        !rg_cudnn_conv_run(arena->place, &call->conv, x, w.data, y, workspace, call->workspace))
+        !rg_cudnn_conv_run(arena->target, &call->conv, x, w.data, y, workspace, call->workspace))
         return false;
     if (arena->enqueue)
-        rg_conv_resum[call->dtype](call->shape, !forward, from.data, w.data, to.data, arena->place);
+        rg_conv_resum[call->dtype](call->shape, !forward, from.data, w.data, to.data,
+                                   arena->target);
     put_result(arena, call, &to, own);
     return true;
 }
@@ -279,11 +280,11 @@ static bool run_weights(const rg_conv_call *call, scratch_arena *arena)
         dense_beyond(arena, call);
     dense_copy dw = dense_dw(arena, call, aside);
     void *const workspace = arena_alloc(arena, call->workspace);
-    if (arena->enqueue && !rg_cudnn_conv_run(arena->place, &call->conv, x.data, dw.data, dy.data,
+    if (arena->enqueue && !rg_cudnn_conv_run(arena->target, &call->conv, x.data, dw.data, dy.data,
                                              workspace, call->workspace))
         return false;
     if (arena->enqueue)
-        rg_conv_resum_weights[call->dtype](call->shape, x.data, dy.data, dw.data, arena->place);
+        rg_conv_resum_weights[call->dtype](call->shape, x.data, dy.data, dw.data, arena->target);
     put_dw(arena, call, &dw, aside);
     return true;
 }

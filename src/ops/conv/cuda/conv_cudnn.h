@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-typedef struct rg_cuda_place rg_cuda_place; /* backend/cuda/place.h */
+typedef struct rg_cuda_target rg_cuda_target; /* backend/cuda/target.h */
 
 /* One convolution. Tensors are dense: x (n, h, w, channels), y (n, oh, ow, outputs), weights
  * (outputs, kh, kw, channels / groups). All members are alike, so that it has no padding bytes. */
@@ -23,11 +23,11 @@ typedef struct rg_cudnn_conv {
 } rg_cudnn_conv;
 
 /* Whether cuDNN does it, and with how many bytes of workspace. Call it when work is recorded. */
-bool rg_cudnn_conv_plan(const rg_cuda_place *place, const rg_cudnn_conv *conv, size_t *workspace);
+bool rg_cudnn_conv_plan(const rg_cuda_target *target, const rg_cudnn_conv *conv, size_t *workspace);
 
 /* Puts it into the place's stream. All pointers are aligned to 16 bytes; `bytes` are those of the
  * workspace. False where cuDNN refuses or needs more of them, and nothing is in the stream. */
-bool rg_cudnn_conv_run(const rg_cuda_place *place, const rg_cudnn_conv *conv, void *x, void *w,
+bool rg_cudnn_conv_run(const rg_cuda_target *target, const rg_cudnn_conv *conv, void *x, void *w,
                        void *y, void *workspace, size_t bytes);
 
 #ifdef __cplusplus

@@ -25,11 +25,11 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
 }
 
 template <rg_dtype T>
-static void transpose(const depthwise_transpose_args *k, const rg_cuda_place *place)
+static void transpose(const depthwise_transpose_args *k, const rg_cuda_target *target)
 {
     const int64_t count = k->shape.row.window * k->shape.column.window * k->shape.groups;
     launch(transpose_weights_kernel<T>, blocks_of(count, DEPTHWISE_THREADS), DEPTHWISE_THREADS, 0,
-           place, *k, count);
+           target, *k, count);
 }
 
 /* ---- either direction ---- */
@@ -82,7 +82,7 @@ static __global__ void __launch_bounds__(DEPTHWISE_THREADS)
     }
 }
 
-template <rg_dtype T> static void depthwise(const depthwise_args *k, const rg_cuda_place *place)
+template <rg_dtype T> static void depthwise(const depthwise_args *k, const rg_cuda_target *target)
 {
     enum { V = DEPTHWISE_CHANNELS<T> };
     const rg_conv_shape *s = &k->shape;
@@ -90,7 +90,7 @@ template <rg_dtype T> static void depthwise(const depthwise_args *k, const rg_cu
     const int64_t pixels = k->data ? s->row.size * s->column.size : s->row.count * s->column.count;
     const int64_t vectors = s->groups / (wide ? V : 1), count = s->images * pixels * vectors;
     launch(wide ? depthwise_any<T, V> : depthwise_any<T, 1>, blocks_of(count, DEPTHWISE_THREADS),
-           DEPTHWISE_THREADS, 0, place, *k, vectors, count);
+           DEPTHWISE_THREADS, 0, target, *k, vectors, count);
 }
 
 /* ---- dw of parts: a block has some vectors of channels of a part; its threads have every
@@ -178,13 +178,13 @@ static __global__ void __launch_bounds__(DEPTHWISE_DOWN *DEPTHWISE_ACROSS)
 }
 
 template <rg_dtype T>
-static void sum_partials(const depthwise_parts_args *k, const rg_cuda_place *place)
+static void sum_partials(const depthwise_parts_args *k, const rg_cuda_target *target)
 {
     enum { V = DEPTHWISE_CHANNELS<T> };
     const rg_conv_shape *s = &k->shape;
     const bool wide = depthwise_wide<T>(s, k->x, k->dy);
     if (depthwise_has_3x3_partials(s)) {
-        rg_conv_depthwise_3x3_partials[T](k, wide, place);
+        rg_conv_depthwise_3x3_partials[T](k, wide, target);
         return;
     }
     const int64_t vectors = s->groups / (wide ? V : 1);
@@ -192,7 +192,7 @@ static void sum_partials(const depthwise_parts_args *k, const rg_cuda_place *pla
     const int across = (int)ceil_div(vectors, chunks);
     const int64_t count = k->parts * chunks;
     launch(wide ? depthwise_partials<T, V> : depthwise_partials<T, 1>, blocks_of(count, 1),
-           across * DEPTHWISE_DOWN, 0, place, *k, across, chunks, vectors, count);
+           across * DEPTHWISE_DOWN, 0, target, *k, across, chunks, vectors, count);
 }
 
 /* dw: a block has JOIN_CHANNELS channels of a tap. */
@@ -253,16 +253,16 @@ template <rg_dtype T> static bool run_as(const rg_conv_call *call, scratch_arena
     depthwise_args k = depthwise_of(call);
     if (depthwise_is_3x3(s)) {
         if (arena->enqueue)
-            rg_conv_depthwise_3x3[T](&k, arena->place);
+            rg_conv_depthwise_3x3[T](&k, arena->target);
         return true;
     }
     const int64_t weights = s->row.window * s->column.window * s->groups;
     void *const transposed = arena_alloc(arena, (size_t)weights * sizeof(real<T>));
     if (arena->enqueue) {
         const depthwise_transpose_args w = { k.w, transposed, *s };
-        transpose<T>(&w, arena->place);
+        transpose<T>(&w, arena->target);
         k.w = transposed;
-        depthwise<T>(&k, arena->place);
+        depthwise<T>(&k, arena->target);
     }
     return true;
 }
@@ -293,9 +293,9 @@ template <rg_dtype T> static bool run_weights_as(const rg_conv_call *call, scrat
         return true;
     const int64_t chunks = ceil_div(s->groups, JOIN_CHANNELS);
     if (args.parts > 0)
-        sum_partials<T>(&args, arena->place);
+        sum_partials<T>(&args, arena->target);
     launch_dependent(depthwise_join<T>, dim3((unsigned)(taps * chunks)), SPLIT_K_THREADS,
-                     arena->place, *k, (const void *)args.partial, args.parts, chunks);
+                     arena->target, *k, (const void *)args.partial, args.parts, chunks);
     return true;
 }
 

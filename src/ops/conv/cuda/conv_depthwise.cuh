@@ -236,7 +236,7 @@ static inline bool depthwise_is_3x3(const rg_conv_shape *s)
 }
 
 /* Either direction, where depthwise_is_3x3, by dtype. */
-typedef void depthwise_3x3_launch(const depthwise_args *k, const rg_cuda_place *place);
+typedef void depthwise_3x3_launch(const depthwise_args *k, const rg_cuda_target *target);
 extern "C" depthwise_3x3_launch *const rg_conv_depthwise_3x3[RG_CUDA_DTYPES];
 
 /* Threads that share the columns of a part, and vectors of channels of a block. */
@@ -250,7 +250,7 @@ static inline bool depthwise_has_3x3_partials(const rg_conv_shape *s)
 
 /* Partial sums of dw, by dtype; `wide`: see depthwise_wide. */
 typedef void depthwise_3x3_sums(const depthwise_parts_args *k, bool wide,
-                                const rg_cuda_place *place);
+                                const rg_cuda_target *target);
 extern "C" depthwise_3x3_sums *const rg_conv_depthwise_3x3_partials[RG_CUDA_DTYPES];
 
 #endif

@@ -237,8 +237,8 @@ static __global__ void __launch_bounds__(THREADS_3X3, 4)
     }
     ahead.drop();
     if (bad) {
-        const place_3x3<T> place = p; /* so that p itself stays in registers */
-        resum_3x3<T, V, DATA>(k, g, place, first, end);
+        const place_3x3<T> target = p; /* so that p itself stays in registers */
+        resum_3x3<T, V, DATA>(k, g, target, first, end);
     }
 }
 
@@ -251,7 +251,7 @@ static void (*kernel_3x3(bool wide, bool plain))(depthwise_args, grid_3x3)
                    : depthwise_3x3_rows<T, V, DATA, false>;
 }
 
-template <rg_dtype T> static void launch_3x3(const depthwise_args *k, const rg_cuda_place *place)
+template <rg_dtype T> static void launch_3x3(const depthwise_args *k, const rg_cuda_target *target)
 {
     enum { V = DEPTHWISE_CHANNELS<T>, C = COLUMNS_3X3<T> };
     const rg_conv_shape *s = &k->shape;
@@ -265,7 +265,7 @@ template <rg_dtype T> static void launch_3x3(const depthwise_args *k, const rg_c
     g.row_offset = (int32_t)(data ? s->row.before - 2 : -s->row.before);
     g.column_offset = (int32_t)(data ? s->column.before - 2 : -s->column.before);
     g.blocks = (int32_t)ceil_div(g.vectors * ceil_div(g.columns, C), THREADS_3X3);
-    const int64_t wanted = 7 * (int64_t)place->multiprocessors; /* blocks, if rows are enough */
+    const int64_t wanted = 7 * (int64_t)target->multiprocessors; /* blocks, if rows are enough */
     g.span = MOST_ROWS_3X3;
     while (g.span > LEAST_ROWS_3X3 && s->images * ceil_div(g.rows, g.span) * g.blocks < wanted)
         g.span /= 2;
@@ -276,7 +276,7 @@ template <rg_dtype T> static void launch_3x3(const depthwise_args *k, const rg_c
     void (*const kernel)(depthwise_args, grid_3x3) =
         (data ? kernel_3x3<T, true> : kernel_3x3<T, false>)(wide, k->plain);
     (void)allow_shared((const void *)kernel, shared);
-    launch(kernel, s->images * g.strips * g.blocks, THREADS_3X3, shared, place, *k, g);
+    launch(kernel, s->images * g.strips * g.blocks, THREADS_3X3, shared, target, *k, g);
 }
 
 extern "C" depthwise_3x3_launch *const rg_conv_depthwise_3x3[RG_CUDA_DTYPES] =
@@ -472,7 +472,7 @@ static __global__ void __launch_bounds__(SHARES_3X3 *ACROSS_3X3, 2)
 }
 
 template <rg_dtype T>
-static void launch_partials(const depthwise_parts_args *k, bool wide, const rg_cuda_place *place)
+static void launch_partials(const depthwise_parts_args *k, bool wide, const rg_cuda_target *target)
 {
     enum { V = DEPTHWISE_CHANNELS<T> };
     const int64_t vectors = k->shape.groups / (wide ? V : 1);
@@ -485,9 +485,9 @@ static void launch_partials(const depthwise_parts_args *k, bool wide, const rg_c
     void (*const kernel)(depthwise_parts_args, int, int, int) =
         wide ? depthwise_3x3_partials<T, V> : depthwise_3x3_partials<T, 1>;
     if (wide && !allow_shared((const void *)kernel, shared))
-        launch_partials<T>(k, false, place); /* whose bits are the same */
+        launch_partials<T>(k, false, target); /* whose bits are the same */
     else
-        launch(kernel, k->parts * chunks, (int64_t)threads, shared, place, *k, across, (int)chunks,
+        launch(kernel, k->parts * chunks, (int64_t)threads, shared, target, *k, across, (int)chunks,
                (int)vectors);
 }
 

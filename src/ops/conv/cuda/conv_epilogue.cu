@@ -60,7 +60,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 template <rg_dtype T>
 static void finish_sums(const rg_conv_args *k, bool image_side, const void *sums,
-                        const rg_cuda_place *place)
+                        const rg_cuda_target *target)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t *steps = image_side ? s->x : s->y;
@@ -76,10 +76,10 @@ static void finish_sums(const rg_conv_args *k, bool image_side, const void *sums
                        (!k->has_b || k->b_step == 1) && size.channel % VLEN<T> == 0 &&
                        unaligned_of(tensors, 3) == 0 && vectors < INT32_MAX;
     if (dense)
-        launch(end_dense<T>, ceil_div(vectors, THREADS), THREADS, 0, place, *k, sums,
+        launch(end_dense<T>, ceil_div(vectors, THREADS), THREADS, 0, target, *k, sums,
                (uint32_t)(size.channel / VLEN<T>), vectors);
     else
-        launch(end_any<T>, blocks_of(count, THREADS), THREADS, 0, place, *k, sums, size,
+        launch(end_any<T>, blocks_of(count, THREADS), THREADS, 0, target, *k, sums, size,
                pixel{ steps[0], steps[1], steps[2], steps[3] }, count);
 }
 
@@ -97,10 +97,11 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <rg_dtype T>
-static void put_weights(const rg_conv_weights_args *k, const void *sums, const rg_cuda_place *place)
+static void put_weights(const rg_conv_weights_args *k, const void *sums,
+                        const rg_cuda_target *target)
 {
     const int64_t count = conv_weight_count(&k->shape);
-    launch(end_weights<T>, ceil_div(count, THREADS), THREADS, 0, place, *k, sums, count);
+    launch(end_weights<T>, ceil_div(count, THREADS), THREADS, 0, target, *k, sums, count);
 }
 
 extern "C" conv_put_weights *const rg_conv_put_weights[RG_CUDA_DTYPES] =
@@ -122,14 +123,14 @@ static __global__ void __launch_bounds__(SPLIT_K_THREADS)
 /* Threads share the partial sums of a weight where there are many. */
 template <rg_dtype T>
 static void join_weights(const rg_conv_weights_args *k, const void *partials, int64_t count,
-                         const rg_cuda_place *place)
+                         const rg_cuda_target *target)
 {
     enum { MIN_SHARED = 32 }; /* partial sums */
     const bool shared = count >= MIN_SHARED;
     const int64_t weights = conv_weight_count(&k->shape);
     launch(shared ? join_partials<T, SPLIT_K_SHARES> : join_partials<T, 1>,
            ceil_div(weights, SPLIT_K_THREADS / (shared ? SPLIT_K_SHARES : 1)), SPLIT_K_THREADS, 0,
-           place, *k, (const real<T> *)partials, count, weights);
+           target, *k, (const real<T> *)partials, count, weights);
 }
 
 extern "C" conv_join_weights *const rg_conv_join_weights[RG_CUDA_DTYPES] =
@@ -340,7 +341,7 @@ static void inner_pixels(const rg_conv_axis *a, int64_t *first, int64_t *last)
 /* By weights; false where there are too many for a block. */
 template <rg_dtype T>
 static bool resum_by_weights(const rg_conv_shape *s, const resum_box *b, const resum_tensors *t,
-                             int64_t each, const rg_cuda_place *place)
+                             int64_t each, const rg_cuda_target *target)
 {
     const bool back = t->back;
     const int64_t taps = s->row.window * s->column.window, own = taps * s->in;
@@ -357,13 +358,13 @@ static bool resum_by_weights(const rg_conv_shape *s, const resum_box *b, const r
     launch_dependent(kernel,
                      dim3((unsigned)(back ? ceil_div(across, RESUM_WIDE) : b->channels),
                           (unsigned)ceil_div(looks, RESUM_EACH * RESUM_THREADS), (unsigned)groups),
-                     RESUM_THREADS, place, *s, *b, *t, (int32_t)lines, (int32_t)across, each);
+                     RESUM_THREADS, target, *s, *b, *t, (int32_t)lines, (int32_t)across, each);
     return true;
 }
 
 template <rg_dtype T>
 static void resum(const rg_conv_shape *s, bool back, const void *from, const void *w, void *to,
-                  const rg_cuda_place *place)
+                  const rg_cuda_target *target)
 {
     const resum_tensors t = { from, w, to, back };
     resum_box b = {};
@@ -371,7 +372,7 @@ static void resum(const rg_conv_shape *s, bool back, const void *from, const voi
     b.columns = back ? s->column.size : s->column.count;
     b.channels = s->groups * (back ? s->in : s->out);
     const bool mixes =
-        mixes_groups(T, s, place); /* an infinite one affects results of all groups */
+        mixes_groups(T, s, target); /* an infinite one affects results of all groups */
     if (!mixes) {
         (back ? inner_pixels : inner_windows)(&s->row, &b.first_row, &b.last_row);
         (back ? inner_pixels : inner_windows)(&s->column, &b.first_column, &b.last_column);
@@ -382,22 +383,22 @@ static void resum(const rg_conv_shape *s, bool back, const void *from, const voi
     const int64_t across = whole ? b.channels / VLEN<T> : b.channels;
     const int64_t count = s->images * each * across;
     const bool steps = back && (s->row.stride > 1 || s->column.stride > 1); /* see inner_pixels */
-    if (count == 0 || (!steps && !mixes && resum_by_weights<T>(s, &b, &t, each, place)))
+    if (count == 0 || (!steps && !mixes && resum_by_weights<T>(s, &b, &t, each, target)))
         return;
     if (whole && count < INT32_MAX / 2)
-        launch(resum_border<T, VLEN<T>, int32_t>, ceil_div(count, THREADS), THREADS, 0, place, *s,
+        launch(resum_border<T, VLEN<T>, int32_t>, ceil_div(count, THREADS), THREADS, 0, target, *s,
                b, t, (int32_t)across, (int32_t)each, (int32_t)count);
     else if (whole)
-        launch(resum_border<T, VLEN<T>, int64_t>, ceil_div(count, THREADS), THREADS, 0, place, *s,
+        launch(resum_border<T, VLEN<T>, int64_t>, ceil_div(count, THREADS), THREADS, 0, target, *s,
                b, t, across, each, count);
     else
-        launch(resum_border<T, 1, int64_t>, ceil_div(count, THREADS), THREADS, 0, place, *s, b, t,
+        launch(resum_border<T, 1, int64_t>, ceil_div(count, THREADS), THREADS, 0, target, *s, b, t,
                across, each, count);
 }
 
 template <rg_dtype T>
 static void resum_dw(const rg_conv_shape *s, const void *x, const void *dy, void *dw,
-                     const rg_cuda_place *place)
+                     const rg_cuda_target *target)
 {
     const int64_t count = conv_weight_count(s);
     int64_t rows[2], columns[2];
@@ -409,7 +410,7 @@ static void resum_dw(const rg_conv_shape *s, const void *x, const void *dy, void
     const int64_t looks = count / (vectors ? VLEN<T> : 1);
     if (!inside)
         launch_dependent(vectors ? resum_weights<T, VLEN<T>> : resum_weights<T, 1>,
-                         dim3((unsigned)ceil_div(looks, 2 * THREADS)), THREADS, place, *s, x, dy,
+                         dim3((unsigned)ceil_div(looks, 2 * THREADS)), THREADS, target, *s, x, dy,
                          dw, looks);
 }
 

@@ -98,17 +98,17 @@ static __device__ __forceinline__ void put_dense_weight(const rg_conv_weights_ar
 
 /* Applies the epilogue to dense sums, which may be the result itself. `image_side`: of pixels. */
 typedef void conv_finish(const rg_conv_args *k, bool image_side, const void *sums,
-                         const rg_cuda_place *place);
+                         const rg_cuda_target *target);
 extern "C" conv_finish *const rg_conv_finish_sums[RG_CUDA_DTYPES];
 
 /* Stores dense sums in dw. */
 typedef void conv_put_weights(const rg_conv_weights_args *k, const void *sums,
-                              const rg_cuda_place *place);
+                              const rg_cuda_target *target);
 extern "C" conv_put_weights *const rg_conv_put_weights[RG_CUDA_DTYPES];
 
 /* dw from `count` dense partial sums, which lie one after the other as real. */
 typedef void conv_join_weights(const rg_conv_weights_args *k, const void *partials, int64_t count,
-                               const rg_cuda_place *place);
+                               const rg_cuda_target *target);
 extern "C" conv_join_weights *const rg_conv_join_weights[RG_CUDA_DTYPES];
 
 /* ---- non-finite sums: padding must not contribute, but infinity times 0 is NaN. Tensor cores and
@@ -202,19 +202,20 @@ static __device__ __noinline__ real<T> weight_sum(const rg_conv_shape &s, const 
 }
 
 /* Whether tensor cores take channels of several groups at once, with weights of 0 between them. */
-static inline bool mixes_groups(rg_dtype dtype, const rg_conv_shape *s, const rg_cuda_place *place)
+static inline bool mixes_groups(rg_dtype dtype, const rg_conv_shape *s,
+                                const rg_cuda_target *target)
 {
     return s->groups > 1 &&
-           (dtype == RG_F16 || dtype == RG_BF16 || (dtype == RG_F32 && place->tf32));
+           (dtype == RG_F16 || dtype == RG_BF16 || (dtype == RG_F32 && target->tf32));
 }
 
 /* Sums results of a library again where they are not finite and an operand is no part of them.
  * `back`: of the image, from windows. By dtype. */
 typedef void conv_resum(const rg_conv_shape *s, bool back, const void *from, const void *w,
-                        void *to, const rg_cuda_place *place);
+                        void *to, const rg_cuda_target *target);
 extern "C" conv_resum *const rg_conv_resum[RG_CUDA_DTYPES];
 typedef void conv_resum_weights(const rg_conv_shape *s, const void *x, const void *dy, void *dw,
-                                const rg_cuda_place *place);
+                                const rg_cuda_target *target);
 extern "C" conv_resum_weights *const rg_conv_resum_weights[RG_CUDA_DTYPES];
 
 #endif

@@ -45,11 +45,11 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <rg_dtype T> static void forward(const rg_conv_call *call, const rg_cuda_place *place)
+template <rg_dtype T> static void forward(const rg_conv_call *call, const rg_cuda_target *target)
 {
     const rg_conv_shape *s = call->shape;
     const int64_t count = s->images * s->row.count * s->column.count * s->groups * s->out;
-    launch(forward_generic<T>, blocks_of(count, THREADS), THREADS, 0, place, *call->args, count);
+    launch(forward_generic<T>, blocks_of(count, THREADS), THREADS, 0, target, *call->args, count);
 }
 
 /* What one window passes to the pixel, behind `sum`. */
@@ -91,11 +91,11 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <rg_dtype T> static void data(const rg_conv_call *call, const rg_cuda_place *place)
+template <rg_dtype T> static void data(const rg_conv_call *call, const rg_cuda_target *target)
 {
     const rg_conv_shape *s = call->shape;
     const int64_t count = s->images * s->row.size * s->column.size * s->groups * s->in;
-    launch(data_generic<T>, blocks_of(count, THREADS), THREADS, 0, place, *call->args, count);
+    launch(data_generic<T>, blocks_of(count, THREADS), THREADS, 0, target, *call->args, count);
 }
 
 /* ---- weights of any shape: a block has some input channels of one tap of one output channel; its
@@ -155,12 +155,12 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <rg_dtype T> static void weights(const rg_conv_call *call, const rg_cuda_place *place)
+template <rg_dtype T> static void weights(const rg_conv_call *call, const rg_cuda_target *target)
 {
     const rg_conv_shape *s = call->shape;
     const int64_t chunks = ceil_div(s->in, ACROSS);
     const int64_t count = s->groups * s->out * s->row.window * s->column.window * chunks;
-    launch(weights_generic<T>, blocks_of(count, 1), THREADS, 0, place, *call->weights_args, chunks,
+    launch(weights_generic<T>, blocks_of(count, 1), THREADS, 0, target, *call->weights_args, chunks,
            count);
 }
 
@@ -174,11 +174,11 @@ static bool accepts(rg_conv_call *call)
 
 static bool run(const rg_conv_call *call, scratch_arena *arena)
 {
-    static void (*const runs[][4])(const rg_conv_call *, const rg_cuda_place *) = {
+    static void (*const runs[][4])(const rg_conv_call *, const rg_cuda_target *) = {
         RG_EVERY_DTYPE(forward), RG_EVERY_DTYPE(data), RG_EVERY_DTYPE(weights)
     };
     if (arena->enqueue)
-        runs[call->direction][call->dtype](call, arena->place);
+        runs[call->direction][call->dtype](call, arena->target);
     return true;
 }
 

@@ -123,7 +123,7 @@ static bool accepts(rg_conv_call *call)
         call->conv.stride[d] = 1;
         call->conv.before[d] = 0;
     }
-    return rg_cudnn_conv_plan(call->place, &call->conv, &call->workspace);
+    return rg_cudnn_conv_plan(call->target, &call->conv, &call->workspace);
 }
 
 template <rg_dtype T> static bool run_as(const rg_conv_call *call, scratch_arena *arena)
@@ -140,12 +140,12 @@ template <rg_dtype T> static bool run_as(const rg_conv_call *call, scratch_arena
     void *const weights = arena_alloc(arena, (size_t)f.weights * each);
     if (arena->enqueue) {
         const int64_t pixels = s->images * s->row.size * s->column.size;
-        launch(weights_to_depth<T>, ceil_div(f.weights, THREADS), THREADS, 0, arena->place, *s, f,
+        launch(weights_to_depth<T>, ceil_div(f.weights, THREADS), THREADS, 0, arena->target, *s, f,
                (const element<T> *)w.data, (element<T> *)weights);
-        if (!rg_cudnn_conv_run(arena->place, &call->conv, image, weights, dy.data, workspace,
+        if (!rg_cudnn_conv_run(arena->target, &call->conv, image, weights, dy.data, workspace,
                                call->workspace))
             return false;
-        launch(depth_to_image<T>, ceil_div(pixels, THREADS), THREADS, 0, arena->place, *s, f,
+        launch(depth_to_image<T>, ceil_div(pixels, THREADS), THREADS, 0, arena->target, *s, f,
                (const element<T> *)image, dy.data, w.data, dx.data, (int32_t)pixels, adds);
     }
     put_result(arena, call, &dx, own);

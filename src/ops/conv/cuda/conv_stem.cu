@@ -407,7 +407,7 @@ static bool accepts(rg_conv_call *call)
 
 template <rg_dtype T>
 static void launch_stem(const rg_conv_args *k, const void *x, const void *w,
-                        const rg_cuda_place *place)
+                        const rg_cuda_target *target)
 {
     const rg_conv_shape *s = &k->shape;
     const stem_grid g = stem_forward_grid(s);
@@ -416,7 +416,7 @@ static void launch_stem(const rg_conv_args *k, const void *x, const void *w,
                          s->out % STEM_VLEN == 0 && s->y_dense &&
                          (s->y[0] | s->y[1] | s->y[2]) % STEM_VLEN == 0 &&
                          (uintptr_t)k->to % sizeof(uint4) == 0;
-    const int64_t most = 2 * (int64_t)place->multiprocessors;
+    const int64_t most = 2 * (int64_t)target->multiprocessors;
     const int64_t units = ceil_div(g.rows * (g.columns / STEM_BLOCK), 2); /* shared evenly */
     const int64_t warps = ceil_div(units, ceil_div(units, THREADS / WARP_THREADS));
     const dim3 grid((unsigned)(g.all < most ? g.all : most), (unsigned)ceil_div(s->out, STEM_OUT));
@@ -424,7 +424,7 @@ static void launch_stem(const rg_conv_args *k, const void *x, const void *w,
         vectors ? stem_tiles<T, true> : stem_tiles<T, false>;
     (void)cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                (int)shared);
-    kernel<<<grid, (unsigned)warps * WARP_THREADS, shared, place->stream>>>(
+    kernel<<<grid, (unsigned)warps * WARP_THREADS, shared, target->stream>>>(
         *k, g, (const uint16_t *)x, (const uint16_t *)w);
 }
 
@@ -434,7 +434,7 @@ static bool run(const rg_conv_call *call, scratch_arena *arena)
     const dense_copy w = dense_w(arena, call, false);
     if (arena->enqueue)
         (call->dtype == RG_F16 ? launch_stem<RG_F16> : launch_stem<RG_BF16>)(call->args, x.data,
-                                                                             w.data, arena->place);
+                                                                             w.data, arena->target);
     return true;
 }
 
@@ -472,9 +472,9 @@ static void run_weights_as(const rg_conv_weights_args *k, const void *x, const v
                     (unsigned)ceil_div(taps, STEM_MAX_TAPS));
     (void)cudaFuncSetAttribute((const void *)stem_partials<T>,
                                cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-    stem_partials<T><<<grid, STEM_THREADS, shared, arena->place->stream>>>(*s, g, args);
+    stem_partials<T><<<grid, STEM_THREADS, shared, arena->target->stream>>>(*s, g, args);
     launch_dependent(stem_join<T>, dim3((unsigned)ceil_div(size, STEM_JOIN)), SPLIT_K_THREADS,
-                     arena->place, *k, (const float *)args.partials, x, dy, g.pairs,
+                     arena->target, *k, (const float *)args.partials, x, dy, g.pairs,
                      (int32_t)parts);
 }
 

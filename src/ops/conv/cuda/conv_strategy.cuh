@@ -21,7 +21,7 @@ struct rg_conv_call {
     uint32_t unaligned; /* bit i: tensor i of from, w, b, to or of x, dy, dw is not at 16 bytes */
     bool bias;          /* a bias is added to each sum, and nothing else is done to it */
     bool add;           /* each sum is added to an old value, and nothing else is done to it */
-    const rg_cuda_place *place;
+    const rg_cuda_target *target;
     /* of a library: */
     rg_cudnn_conv conv;
     rg_product product;
@@ -151,7 +151,7 @@ static inline void put_result(const scratch_arena *arena, const rg_conv_call *ca
         copy_dense(arena, to, true);
     else if (arena->enqueue)
         rg_conv_finish_sums[call->dtype](call->args, call->direction == RG_CONV_DATA, to->data,
-                                         arena->place);
+                                         arena->target);
 }
 
 /* ---- of weights ---- */
@@ -183,7 +183,7 @@ static inline void put_dw(const scratch_arena *arena, const rg_conv_call *call, 
                           bool aside)
 {
     if (arena->enqueue && aside)
-        rg_conv_put_weights[call->dtype](call->weights_args, dw->data, arena->place);
+        rg_conv_put_weights[call->dtype](call->weights_args, dw->data, arena->target);
     copy_dense(arena, dw, true);
 }
 

@@ -321,7 +321,8 @@ static bool is_plain(const rg_conv_args *args, bool back)
 }
 
 template <int N, int DOWN>
-static void launch_tiles(const rg_conv_args *args, const tf32x3_conv *k, const rg_cuda_place *place)
+static void launch_tiles(const rg_conv_args *args, const tf32x3_conv *k,
+                         const rg_cuda_target *target)
 {
     const bool vectors = k->channels % 4 == 0;
     const int phases = k->back ? k->row.stride * k->column.stride : 1;
@@ -334,7 +335,7 @@ static void launch_tiles(const rg_conv_args *args, const tf32x3_conv *k, const r
         vectors ? tf32x3_tiles<N, DOWN, true> : tf32x3_tiles<N, DOWN, false>;
     (void)cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                (int)shared);
-    kernel<<<grid, THREADS, shared, place->stream>>>(*args, *k);
+    kernel<<<grid, THREADS, shared, target->stream>>>(*args, *k);
 }
 
 /* From dense `from` and `w`, (out, taps, in); `to` and z lie as the args say. */
@@ -363,7 +364,7 @@ static void run_dense(const rg_conv_args *args, bool back, const float *from, co
     if (back) {
         float *dense_copy = (float *)arena_alloc(arena, (size_t)count * sizeof(float));
         if (arena->enqueue)
-            launch(pack_back, ceil_div(count, THREADS), THREADS, 0, arena->place, *s, k, w,
+            launch(pack_back, ceil_div(count, THREADS), THREADS, 0, arena->target, *s, k, w,
                    dense_copy, count);
         k.w = dense_copy;
     }
@@ -375,17 +376,17 @@ static void run_dense(const rg_conv_args *args, bool back, const float *from, co
     if (!arena->enqueue)
         return;
     if (k.columns <= 16)
-        launch_tiles<16, 8>(args, &k, arena->place);
+        launch_tiles<16, 8>(args, &k, arena->target);
     else if (k.columns <= 32)
-        launch_tiles<32, 8>(args, &k, arena->place);
+        launch_tiles<32, 8>(args, &k, arena->target);
     else if (k.columns <= 64)
-        launch_tiles<64, 4>(args, &k, arena->place);
+        launch_tiles<64, 4>(args, &k, arena->target);
     else
-        launch_tiles<128, 4>(args, &k, arena->place);
+        launch_tiles<128, 4>(args, &k, arena->target);
 }
 
 template <int M, bool VECTORS>
-static void launch_partials(const tf32x3_weights *k, int parts, const rg_cuda_place *place)
+static void launch_partials(const tf32x3_weights *k, int parts, const rg_cuda_target *target)
 {
     const dim3 grid((unsigned)ceil_div((int64_t)k->taps * k->in, WEIGHTS_N),
                     (unsigned)ceil_div(k->out, M), (unsigned)parts);
@@ -393,7 +394,7 @@ static void launch_partials(const tf32x3_weights *k, int parts, const rg_cuda_pl
         TILE_STAGES * TILE_K * (M + WEIGHTS_N + 2 * WEIGHTS_PITCH) * sizeof(float);
     (void)cudaFuncSetAttribute((const void *)tf32x3_partials<M, VECTORS>,
                                cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-    tf32x3_partials<M, VECTORS><<<grid, THREADS, shared, place->stream>>>(*k);
+    tf32x3_partials<M, VECTORS><<<grid, THREADS, shared, target->stream>>>(*k);
 }
 
 /* From dense x and dy; dw lies as the args say. */
@@ -432,14 +433,14 @@ static void run_weights_dense(const rg_conv_weights_args *args, const float *x, 
     k.across = small_divider_of(s->column.count);
     k.down = small_divider_of(s->row.count);
     if (hopper)
-        rg_conv_tf32x3_hopper_weights(&k, (int)parts, arena->place);
+        rg_conv_tf32x3_hopper_weights(&k, (int)parts, arena->target);
     else if (m == 64)
         (vectors ? launch_partials<64, true> : launch_partials<64, false>)(&k, (int)parts,
-                                                                           arena->place);
+                                                                           arena->target);
     else
         (vectors ? launch_partials<128, true> : launch_partials<128, false>)(&k, (int)parts,
-                                                                             arena->place);
-    rg_conv_join_weights[RG_F32](args, sums, parts, arena->place);
+                                                                             arena->target);
+    rg_conv_join_weights[RG_F32](args, sums, parts, arena->target);
 }
 
 /* ---- strategies ---- */

@@ -461,6 +461,6 @@ extern "C" bool rg_conv_tf32x3_has_hopper(void);
 extern "C" void rg_conv_tf32x3_hopper(const rg_conv_args *args, const tf32x3_conv *k, int64_t count,
                                       scratch_arena *arena);
 extern "C" void rg_conv_tf32x3_hopper_weights(const tf32x3_weights *k, int parts,
-                                              const rg_cuda_place *place);
+                                              const rg_cuda_target *target);
 
 #endif

@@ -383,7 +383,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 template <int N>
 static void launch_hopper(const rg_conv_args *args, const tf32x3_conv *k, const float *small,
-                          const rg_cuda_place *place)
+                          const rg_cuda_target *target)
 {
     const int phases = k->back ? k->row.stride * k->column.stride : 1;
     const int64_t rows =
@@ -394,7 +394,7 @@ static void launch_hopper(const rg_conv_args *args, const tf32x3_conv *k, const 
         HOPPER_STAGES<N> * (TILE_M + 2 * N) * TILE_K * sizeof(float) + HOPPER_ALIGN_BYTES;
     (void)cudaFuncSetAttribute((const void *)hopper_tiles<N>,
                                cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-    hopper_tiles<N><<<grid, THREADS, shared, place->stream>>>(*args, *k, small);
+    hopper_tiles<N><<<grid, THREADS, shared, target->stream>>>(*args, *k, small);
 }
 
 /* Of `count` weights, in scratch. */
@@ -404,15 +404,15 @@ extern "C" void rg_conv_tf32x3_hopper(const rg_conv_args *args, const tf32x3_con
     float *small = (float *)arena_alloc(arena, (size_t)count * sizeof(float));
     if (!arena->enqueue)
         return;
-    launch(small_parts, ceil_div(count, THREADS), THREADS, 0, arena->place, k->w, small, count);
+    launch(small_parts, ceil_div(count, THREADS), THREADS, 0, arena->target, k->w, small, count);
     if (k->columns <= 64)
-        launch_hopper<64>(args, k, small, arena->place);
+        launch_hopper<64>(args, k, small, arena->target);
     else
-        launch_hopper<128>(args, k, small, arena->place);
+        launch_hopper<128>(args, k, small, arena->target);
 }
 
 extern "C" void rg_conv_tf32x3_hopper_weights(const tf32x3_weights *k, int parts,
-                                              const rg_cuda_place *place)
+                                              const rg_cuda_target *target)
 {
     const dim3 grid((unsigned)ceil_div((int64_t)k->taps * k->in, WEIGHTS_N),
                     (unsigned)ceil_div(k->out, HOPPER_M), (unsigned)parts);
@@ -421,5 +421,5 @@ extern "C" void rg_conv_tf32x3_hopper_weights(const tf32x3_weights *k, int parts
     const size_t shared = (tiles + TILE_STAGES * stage) * sizeof(float) + HOPPER_ALIGN_BYTES;
     (void)cudaFuncSetAttribute((const void *)hopper_partials,
                                cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-    hopper_partials<<<grid, THREADS, shared, place->stream>>>(*k);
+    hopper_partials<<<grid, THREADS, shared, target->stream>>>(*k);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Where a kernel is launched. Valid C and valid CUDA. */
-#ifndef RG_BACKEND_CUDA_PLACE_H
-#define RG_BACKEND_CUDA_PLACE_H
+#ifndef RG_BACKEND_CUDA_TARGET_H
+#define RG_BACKEND_CUDA_TARGET_H
 
 #include "backend/choices.h"
 
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct rg_cuda_place {
+typedef struct rg_cuda_target {
     cudaStream_t stream;
     int32_t multiprocessors;
     int32_t shared;               /* bytes of dynamic shared memory that any kernel can have */
@@ -19,6 +19,6 @@ typedef struct rg_cuda_place {
     struct rg_cublaslt *cublaslt; /* backend/cuda/cublaslt.h; NULL: there is none */
     rg_choices *choices;          /* forced and noted strategies; NULL: none */
     size_t scratch; /* bytes that the launch has got: what was asked for when it was recorded */
-} rg_cuda_place;
+} rg_cuda_target;
 
 #endif
