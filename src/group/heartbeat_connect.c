@@ -23,14 +23,14 @@
 enum { ADDRESSES = 16, SECRET = 16, START_SECONDS = 8, CONNECT_MILLISECONDS = 3000 };
 
 /* An address of IPv6, or one of IPv4 as IPv6 writes it, ::ffff:a.b.c.d. */
-typedef struct in6_addr place;
+typedef struct in6_addr rg_address;
 
 /* What rank 0 tells. */
 typedef struct beacon {
     int32_t count; /* of addresses; 0: rank 0 could not listen */
     uint16_t port; /* in network order */
     unsigned char secret[SECRET];
-    place addresses[ADDRESSES];
+    rg_address addresses[ADDRESSES];
 } beacon;
 
 /* What others say first. */
@@ -46,15 +46,15 @@ static bool is_one_machine(const rg_group *group)
 
 /* ---- addresses ---- */
 
-static place place_of_ipv4(struct in_addr address)
+static rg_address mapped_ipv4(struct in_addr address)
 {
-    place p = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
+    rg_address p = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
     memcpy(&p.s6_addr[12], &address, sizeof address);
     return p;
 }
 
-/* A socket for a place, and its address for bind() and connect(). */
-static int make_socket(const place *where, uint16_t port, struct sockaddr_storage *address,
+/* A socket of the family of an address, and that address with a port for bind() and connect(). */
+static int make_socket(const rg_address *where, uint16_t port, struct sockaddr_storage *address,
                        socklen_t *size)
 {
     struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = port };
@@ -69,7 +69,7 @@ static int make_socket(const place *where, uint16_t port, struct sockaddr_storag
 }
 
 /* Those that mean something on other machines; an address of a link does not. */
-static bool take_address(const struct ifaddrs *i, place *to)
+static bool take_address(const struct ifaddrs *i, rg_address *to)
 {
     struct sockaddr_in four;
     struct sockaddr_in6 six;
@@ -77,7 +77,7 @@ static bool take_address(const struct ifaddrs *i, place *to)
         return false;
     if (i->ifa_addr->sa_family == AF_INET) {
         memcpy(&four, i->ifa_addr, sizeof four);
-        *to = place_of_ipv4(four.sin_addr);
+        *to = mapped_ipv4(four.sin_addr);
         return true;
     }
     if (i->ifa_addr->sa_family != AF_INET6)
@@ -88,7 +88,7 @@ static bool take_address(const struct ifaddrs *i, place *to)
 }
 
 /* The addresses of this machine by which others may reach it. */
-static int32_t list_addresses(place to[ADDRESSES])
+static int32_t list_addresses(rg_address to[ADDRESSES])
 {
     struct ifaddrs *list;
     int32_t count = 0;
@@ -113,8 +113,8 @@ static void allow_sockets(int32_t count)
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Listens on a port that is free; -1: not at this place. */
-static int listen_at(const place *where, int32_t ranks, uint16_t *port)
+/* Listens on a port that is free; -1: not at this address. */
+static int listen_at(const rg_address *where, int32_t ranks, uint16_t *port)
 {
     struct sockaddr_storage address;
     struct sockaddr_in6 got;
@@ -138,15 +138,15 @@ static int listen_for(const rg_group *group, beacon *b)
 {
     const bool local = is_one_machine(group);
     const struct in_addr loopback = { htonl(INADDR_LOOPBACK) }, any = { htonl(INADDR_ANY) };
-    const place places[2] = { local ? place_of_ipv4(loopback) : in6addr_any,
-                              local ? in6addr_loopback : place_of_ipv4(any) };
+    const rg_address candidates[2] = { local ? mapped_ipv4(loopback) : in6addr_any,
+                                       local ? in6addr_loopback : mapped_ipv4(any) };
     int listening = -1;
     allow_sockets(group->size);
     if (getrandom(b->secret, SECRET, 0) != SECRET)
         return -1;
     for (int i = 0; i < 2 && listening < 0; i++) {
-        listening = listen_at(&places[i], group->size, &b->port);
-        b->addresses[0] = places[i];
+        listening = listen_at(&candidates[i], group->size, &b->port);
+        b->addresses[0] = candidates[i];
     }
     if (listening >= 0)
         b->count = local ? 1 : list_addresses(b->addresses);
@@ -199,7 +199,7 @@ static rg_status accept_all(rg_heartbeat *h, int listening, const beacon *b)
 
 /* ---- the others ---- */
 
-static bool connect_to(rg_heartbeat *h, const beacon *b, const place *where)
+static bool connect_to(rg_heartbeat *h, const beacon *b, const rg_address *where)
 {
     struct sockaddr_storage address;
     socklen_t size;

@@ -24,20 +24,20 @@
 static const rg_allocator *const allocator = &rg_default_allocator;
 
 /* Where all micro-batches wait for each other: a norm, forward or backward. */
-typedef struct meeting {
+typedef struct exchange {
     size_t norm;
     bool backward;
     int32_t step; /* of a plan for few images, by which they are ordered */
-} meeting;
+} exchange;
 
 struct rg_sync {
     rg_plan **plans; /* of the micro-batches of this rank; the first is that of rg_micro */
     int32_t count;
-    meeting *order;   /* of all ranks */
-    size_t each;      /* meetings of a micro-batch */
+    exchange *order;  /* of all ranks */
+    size_t each;      /* exchanges of a micro-batch */
     int32_t *steps;   /* (micro-batches of this rank, each): behind which they are */
     int64_t channels; /* the most of a norm */
-    double *own;      /* (micro-batches of this rank, 2, channels): numbers of a meeting */
+    double *own;      /* (micro-batches of this rank, 2, channels): numbers of an exchange */
     double *all;      /* the same of all ranks */
     double *joint;    /* (2, channels) */
     double **means;   /* of each norm: (1 + micro-batches of this rank, channels), joint and own */
@@ -50,8 +50,8 @@ static const char *const forward_names[] = { "mean_of_batch", "variance_of_batch
                                              "unbiased_of_batch" };
 static const char *const backward_names[] = { "dmean_of_batch", "dvariance_of_batch" };
 
-/* The step of a plan behind which all tensors of a meeting are made. */
-static rg_status find_step(const rg_stepper *t, const rg_plan *plan, const meeting *m, int32_t *at)
+/* The step of a plan behind which all tensors of an exchange are made. */
+static rg_status find_step(const rg_stepper *t, const rg_plan *plan, const exchange *m, int32_t *at)
 {
     const rg_split_norm *norm = &t->network.norms[m->norm];
     const char *const *names = m->backward ? backward_names : forward_names;
@@ -68,10 +68,10 @@ static rg_status find_step(const rg_stepper *t, const rg_plan *plan, const meeti
 
 static int by_step(const void *a, const void *b)
 {
-    return ((const meeting *)a)->step - ((const meeting *)b)->step;
+    return ((const exchange *)a)->step - ((const exchange *)b)->step;
 }
 
-/* The order in which a plan comes to its meetings. All ranks ask for the same number of images. */
+/* The order in which a plan comes to its exchanges. All ranks ask for the same number of images. */
 static rg_status find_order(rg_stepper *t)
 {
     rg_sync *y = t->sync;
@@ -84,10 +84,10 @@ static rg_status find_order(rg_stepper *t)
     RG_TRY(rg_plan_prepare(y->plans[0], sources));
     for (int backward = 0; backward < 2; backward++) {
         for (size_t i = 0; i < t->network.norms_count; i++) {
-            meeting *m = &y->order[count];
+            exchange *m = &y->order[count];
             if (backward && !t->network.norms[i].has_gradient)
                 continue;
-            *m = (meeting){ .norm = i, .backward = backward != 0 };
+            *m = (exchange){ .norm = i, .backward = backward != 0 };
             RG_TRY(find_step(t, y->plans[0], m, &m->step));
             count++;
         }
@@ -96,7 +96,7 @@ static rg_status find_order(rg_stepper *t)
     return RG_OK;
 }
 
-/* The steps of the meetings of a micro-batch, for its number of images. */
+/* The steps of the exchanges of a micro-batch, for its number of images. */
 static rg_status find_steps(rg_stepper *t, const rg_step_part *part, int32_t index)
 {
     rg_sync *y = t->sync;
@@ -179,7 +179,7 @@ void rg_sync_destroy(rg_stepper *t)
     t->sync = NULL;
 }
 
-/* ---- a meeting ---- */
+/* ---- an exchange ---- */
 
 static rg_status tensor_of(rg_stepper *t, int32_t part, size_t norm, const char *what,
                            rg_tensor **tensor)
@@ -219,7 +219,7 @@ static rg_status write_numbers(rg_stepper *t, int32_t part, size_t norm, const c
 }
 
 /* The two numbers of every channel, of all micro-batches of all ranks; zeros of empty ones. */
-static rg_status gather(rg_stepper *t, const rg_step_slot *s, const meeting *m)
+static rg_status gather(rg_stepper *t, const rg_step_slot *s, const exchange *m)
 {
     rg_sync *y = t->sync;
     const size_t channels = (size_t)t->network.norms[m->norm].channels, each = 2 * channels;
@@ -244,7 +244,7 @@ static double weight_of(const rg_stepper *t, const rg_step_slot *s, int64_t inde
 }
 
 /* The mean of both numbers over all parts; with statistics the variance is about the joint mean. */
-static void join(rg_stepper *t, const rg_step_slot *s, const meeting *m)
+static void join(rg_stepper *t, const rg_step_slot *s, const exchange *m)
 {
     rg_sync *y = t->sync;
     const int64_t channels = t->network.norms[m->norm].channels;
@@ -260,7 +260,7 @@ static void join(rg_stepper *t, const rg_step_slot *s, const meeting *m)
     }
 }
 
-static rg_status tell_statistics(rg_stepper *t, const rg_step_slot *s, const meeting *m)
+static rg_status hand_out_statistics(rg_stepper *t, const rg_step_slot *s, const exchange *m)
 {
     rg_sync *y = t->sync;
     const rg_split_norm *norm = &t->network.norms[m->norm];
@@ -286,7 +286,7 @@ static rg_status tell_statistics(rg_stepper *t, const rg_step_slot *s, const mee
     return RG_OK;
 }
 
-static rg_status tell_gradients(rg_stepper *t, const rg_step_slot *s, const meeting *m)
+static rg_status hand_out_gradients(rg_stepper *t, const rg_step_slot *s, const exchange *m)
 {
     rg_sync *y = t->sync;
     const int64_t channels = t->network.norms[m->norm].channels;
@@ -304,18 +304,18 @@ static rg_status tell_gradients(rg_stepper *t, const rg_step_slot *s, const meet
     return RG_OK;
 }
 
-static rg_status meet(rg_stepper *t, rg_step_slot *s, const meeting *m)
+static rg_status run_exchange(rg_stepper *t, rg_step_slot *s, const exchange *m)
 {
     RG_TRY(rg_commands_commit_and_continue(s->commands));
     RG_TRY(rg_commands_wait_committed(s->commands));
     RG_TRY(gather(t, s, m));
     join(t, s, m);
-    return m->backward ? tell_gradients(t, s, m) : tell_statistics(t, s, m);
+    return m->backward ? hand_out_gradients(t, s, m) : hand_out_statistics(t, s, m);
 }
 
 /* ---- a batch ---- */
 
-/* The steps of a micro-batch behind meeting k - 1, up to meeting k. */
+/* The steps of a micro-batch behind exchange k - 1, up to exchange k. */
 static rg_status record_piece(rg_stepper *t, rg_step_slot *s, int32_t index, size_t k)
 {
     const rg_sync *y = t->sync;
@@ -333,7 +333,7 @@ static rg_status record_all(rg_stepper *t, rg_step_slot *s)
                 RG_TRY(record_piece(t, s, i, k));
         }
         if (k < y->each)
-            RG_TRY(meet(t, s, &y->order[k]));
+            RG_TRY(run_exchange(t, s, &y->order[k]));
     }
     return RG_OK;
 }

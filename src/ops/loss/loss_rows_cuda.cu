@@ -47,8 +47,8 @@ static __device__ __forceinline__ void deposit(const rg_loss_view &v, void *data
 
 /* Times the weights of the labels, and their dy. */
 template <rg_dtype T, bool HOLD>
-static __device__ __forceinline__ void weigh(const rg_loss_args &k, const rows_plan &plan,
-                                             int64_t i, real<T> x[VLEN<T>])
+static __device__ __forceinline__ void apply_weights(const rg_loss_args &k, const rows_plan &plan,
+                                                     int64_t i, real<T> x[VLEN<T>])
 {
     real<T> more[VLEN<T>];
     if (!HOLD && k.has_weights) {
@@ -93,7 +93,7 @@ static __device__ __forceinline__ void take(const rg_loss_args &k, const rows_pl
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++)
         a[e] = a[e] * keep + share;
-    weigh<T, HOLD>(k, plan, i, a);
+    apply_weights<T, HOLD>(k, plan, i, a);
 }
 
 /* Calls body(q, i) for every slot of the thread, whose first element is i. */
@@ -191,7 +191,7 @@ static __device__ __forceinline__ void store_slot(const rg_loss_args &k, const r
 #pragma unroll
         for (int e = 0; e < V; e++)
             out[e] = (row.log_sum - x[e]) * keep;
-        weigh<T, HOLD>(k, plan, i, out);
+        apply_weights<T, HOLD>(k, plan, i, out);
     } else {
 #pragma unroll
         for (int e = 0; e < V; e++)
