@@ -15,7 +15,7 @@ typedef struct request {
 } request;
 
 typedef struct answer {
-    float probability;
+    double probability;
     int32_t number; /* of the class */
 } answer;
 
@@ -42,7 +42,7 @@ static void print_answer(const rg_trainer *network, const char *path, answer ans
     for (int64_t k = 0; k < top; k++) {
         const int32_t best = answers[k].number;
         const char *name = rg_trainer_class_name(network, best);
-        const double probability = (double)answers[k].probability;
+        const double probability = answers[k].probability;
         if (q->use.json) {
             printf("%s{\"class\":", k > 0 ? "," : "");
             rg_print_json_text(name);
@@ -56,26 +56,31 @@ static void print_answer(const rg_trainer *network, const char *path, answer ans
 
 /* Labels that are more probable than not, the most probable first; or the classes that pixels of a
  * mask have, with their share. `answers` has one element for each class. */
-static void print_classes(const rg_trainer *network, const char *path, const float numbers[],
-                          const rg_network_desc *desc, answer answers[])
+static rg_status print_classes(const rg_trainer *network, const char *path, const float numbers[],
+                               const rg_network_desc *desc, answer answers[])
 {
     const bool masks = desc->target == RG_TARGET_MASK;
     const int64_t count = rg_trainer_answers(network);
     int32_t named = 0;
     for (int32_t i = 0; i < desc->classes; i++)
-        answers[i] = (answer){ masks ? 0 : numbers[i], i };
-    for (int64_t i = 0; masks && i < count; i++)
-        answers[(int32_t)numbers[i]].probability += 1;
+        answers[i] = (answer){ masks ? 0 : (double)numbers[i], i };
+    for (int64_t i = 0; i < count; i++) {
+        if (isnan(numbers[i]))
+            return rg_fails(RG_MALFORMED, "%s: the network returns NaN", path);
+        if (masks)
+            answers[(int32_t)numbers[i]].probability += 1;
+    }
     qsort(answers, (size_t)desc->classes, sizeof *answers, by_probability);
     printf("%s:", path);
     for (; named < desc->classes; named++) {
-        const double share = (double)answers[named].probability / (masks ? (double)count : 1);
+        const double share = answers[named].probability / (masks ? (double)count : 1);
         if (!(share > (masks ? 0 : 0.5)))
             break;
         printf("%s %s %.2f %%", named > 0 ? "," : "",
                rg_trainer_class_name(network, answers[named].number), 100 * share);
     }
     puts(named > 0 ? "" : " none");
+    return RG_OK;
 }
 
 /* Values, the probabilities of labels, or the classes of pixels: all numbers in a row. */
@@ -99,10 +104,8 @@ static rg_status predict_one(rg_trainer *network, const char *path, const reques
     const int32_t classes = desc->classes;
     RG_PASS(rg_trainer_predict_file(network, path, probabilities));
     const bool classes_named = desc->target == RG_TARGET_LABELS || desc->target == RG_TARGET_MASK;
-    if (classes_named && !q->use.json) {
-        print_classes(network, path, probabilities, desc, answers);
-        return RG_OK;
-    }
+    if (classes_named && !q->use.json)
+        return print_classes(network, path, probabilities, desc, answers);
     if (desc->target != RG_TARGET_CLASS) {
         print_numbers(path, probabilities, rg_trainer_answers(network), q->use.json);
         return RG_OK;
@@ -110,7 +113,7 @@ static rg_status predict_one(rg_trainer *network, const char *path, const reques
     for (int32_t i = 0; i < classes; i++) {
         if (isnan(probabilities[i]))
             return rg_fails(RG_MALFORMED, "%s: the network returns NaN", path);
-        answers[i] = (answer){ probabilities[i], i };
+        answers[i] = (answer){ (double)probabilities[i], i };
     }
     print_answer(network, path, answers, classes, q);
     return RG_OK;

@@ -91,6 +91,11 @@ class Targets(Case):
         page = read(self.path("out", "report.html")).decode()
         self.assertIn("Label accuracy", page)
         self.assertIn("<caption>Labels</caption>", page)
+        data = read(self.path("out", "checkpoint.safetensors"))
+        head = 8 + struct.unpack("<Q", data[:8])[0]
+        with open(self.path("bad.safetensors"), "wb") as file:
+            file.write(data[:head] + b"\xff" * (len(data) - head))
+        self.refuses("predict", self.path("bad.safetensors"), self.path("one.npy"), says="the network returns NaN")
 
     def test_masks(self):
         """Pixels that are bright, of images with two channels."""

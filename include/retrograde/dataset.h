@@ -32,7 +32,8 @@ extern "C" {
 #define RG_DATASET_CHANNELS 16
 #define RG_DATASET_CLASSES  65536
 
-/** The class of pixels of a mask that do not count. */
+/** The class of pixels of a mask that are ignored: they add nothing to losses and gradients, and do
+ *  not count in scores and reported losses. The loss that is trained is divided by all pixels. */
 #define RG_DATASET_IGNORED (-1)
 
 /** Images of one size with labels, in memory or in files that are read when images are needed. It
@@ -86,18 +87,18 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *    train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each perhaps
  *    compressed, with .gz behind its name; idx4 with channels, too;
  *  - a folder with a folder of PNG, JPEG or WebP files for each class, or with such folders below
- * train/ and below test/ or val/. Classes are numbered in the order of their names. All images are
- * made grey or RGB as the first one is: 16 bits are cut to 8, palettes are looked up, what is
+ *    train/ and below test/ or val/. Classes are numbered in the order of their names. Images are
+ *    made grey or RGB as the first one is: 16 bits are cut to 8, palettes are looked up, what is
  *    transparent becomes black; gamma, colour profiles and orientation are not looked at;
- *  - a folder with images/, such files, and masks/, PNG files of the same names but for
- * their endings, or with these below train/ and below test/ or val/ (segmentation). The class of a
+ *  - a folder with images/, such files, and masks/, PNG files of the same names but for their
+ *    endings, or with these below train/ and below test/ or val/ (segmentation). The class of a
  *    pixel is the sample of a grey mask, or the index of a mask with a palette; 255, or 65535 with
  *    16 bits, marks pixels that are ignored, unless all masks have 0 and 255 alone: then 255 is
  *    class 1. A mask has the size of its image and is resized with it, to the nearest pixel.
  *    classes.txt, if there, names the classes, one a line;
  *  - a tar file, or a folder of tar files, in the layout of WebDataset: members of one name up to
  *    its first dot make a sample, an image (name.jpg, name.jpeg, name.png, name.webp) and the
- * number of its class (name.cls). Files whose names begin with test or val are the test part;
+ *    number of its class (name.cls). Files whose names begin with test or val are the test part;
  *  - an NPZ file, or a folder of NPY files, with x and y, or with x_train, y_train, x_test, y_test:
  *    x (n, h, w, c), (n, h, w), (n, w) or (n), of u1, or of f2, f4, f8, which become f32; of more
  *    dimensions the first is h, the last is c, and those between make one. y of u1, i4, i8 is a
@@ -109,7 +110,7 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *  RG_INVALID_ARGUMENT, which no file leads to otherwise, where a set has no such part: the other
  *  one may be split then. The number of classes is that of both parts. gzip and compressed NPZ
  *  files need zlib, PNG files libpng, JPEG files libjpeg-turbo, WebP files libwebp: RG_UNSUPPORTED
- * in a build without. All images that cannot be used are named at once. */
+ *  in a build without. All images that cannot be used are named at once. */
 RG_API rg_status rg_dataset_open_with(const char *path, rg_dataset_part part,
                                       const rg_dataset_options *options, rg_dataset **set);
 

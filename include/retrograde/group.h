@@ -67,8 +67,7 @@ RG_API rg_status rg_group_create(const rg_group_desc *desc, rg_group **group);
 
 /** Leaves the group, after waiting until all ranks leave, unless one is lost. A rank that waits in
  *  a collective function for one that has begun to leave loses it, with a sentence. NULL is
- * allowed.
- */
+ *  allowed. */
 RG_API void rg_group_destroy(rg_group *group);
 
 /** The rank of this process, from 0, and the number of ranks; 0 and 1 for NULL. */

@@ -102,11 +102,11 @@ RG_API rg_status rg_model_describe(const rg_model *model, rg_network_desc *desc)
  *  dtype and "labels": (n, 1…) of i32, class numbers with as many dimensions as the last layer has
  *  less one, (n, h, w) of i32 for masks, or the shape of the last layer in the dtype for labels and
  *  values; the results "logits", the last layer, and "loss", the mean over all of them; and
- * parameters "label.w", "label.b" and so on. With dropout while training there is a parameter
- * "dropout_step", i64, which the caller counts up. Where an ONNX model has tensors of these names,
- * sources and this parameter have underscores behind theirs. Gradients are not there yet: see
- * rg_graph_gradients(). RG_MALFORMED while training if the last layer is softmax, which the loss
- * applies itself. On failure *graph is NULL. */
+ *  parameters "label.w", "label.b" and so on. With dropout while training there is a parameter
+ *  "dropout_step", i64, which the caller counts up. Where an ONNX model has tensors of these names,
+ *  sources and this parameter have underscores behind theirs. Gradients are not there yet: see
+ *  rg_graph_gradients(). RG_MALFORMED while training if the last layer is softmax, which the loss
+ *  applies itself. On failure *graph is NULL. */
 RG_API rg_status rg_model_graph(const rg_model *model, const rg_network_desc *desc,
                                 rg_graph **graph);
 

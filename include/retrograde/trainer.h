@@ -109,7 +109,7 @@ typedef struct rg_trainer_desc {
      *  and can be continued by any number of ranks with the same bits. */
     rg_group *group;
     /** Sums over ranks are made in the order that is fastest: that of the MPI library, or on GPUs
-     * of NCCL, which then needs a GPU for each rank. The bits depend on both and on the number of
+     *  of NCCL, which then needs a GPU for each rank. The bits depend on both and on the number of
      *  ranks; checkpoints keep the field, to say so. False by default. */
     bool fast;
     /** Batch norm uses the statistics of the whole batch, not those of a part; slower. Not for ONNX

@@ -225,8 +225,9 @@ rg_status rg_export_loss(rg_export *e, const rg_node *node)
     RG_CHECK((d->kind == RG_LOSS_SOFTMAX_CROSS_ENTROPY || logs) &&
                  d->labels == RG_LOSS_CLASS_LABELS,
              RG_UNSUPPORTED, "a loss other than that of classes");
+    RG_CHECK(!d->has_ignored || d->reduction != RG_LOSS_MEAN, RG_UNSUPPORTED,
+             "a mean that is divided by all labels, ignored ones included, as that of masks is");
     RG_CHECK(!d->weights && d->weight == 1 && d->label_smoothing == 0 && reduction != NULL &&
-                 (counted || !d->has_ignored || d->reduction != RG_LOSS_MEAN) &&
                  !d->gradient_output && (d->across_batch || d->reduction == RG_LOSS_NONE),
              RG_UNSUPPORTED, "its weights, smoothing or reduction");
     RG_TRY(rg_export_loss_inputs(e, node->in[0], node->in[1], &x, &labels));

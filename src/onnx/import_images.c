@@ -30,8 +30,8 @@ rg_status rg_onnx_check_input(const rg_onnx *model)
         length += (size_t)snprintf(names + length, sizeof names - length, "%s'%.40s'",
                                    i > 0 ? ", " : "", model->inputs[i].name);
     RG_CHECK(model->input_count == 1, RG_UNSUPPORTED,
-             "the network has %zu inputs%s%s; one for a set of images has one, the images, and "
-             "others can be used by 'run'",
+             "the network has %zu inputs%s%s; to train or predict, a model has one input, the "
+             "images; use 'run' for others",
              model->input_count, model->input_count > 0 ? ": " : "", names);
     return RG_OK;
 }

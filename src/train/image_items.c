@@ -362,8 +362,8 @@ static rg_status count_bytes(const rg_items *items, rg_dataset *set, size_t *byt
     RG_CHECK(set->info.targets <= INT32_MAX &&
                  rg_multiply((size_t)set->info.width, masks, &masks) &&
                  rg_multiply(items->count, masks, &masks) && masks <= INT64_MAX - *bytes,
-             RG_MALFORMED, "masks of %lld x %lld pixels do not fit in memory",
-             (long long)set->info.height, (long long)set->info.width);
+             RG_MALFORMED, "masks of %lld x %lld pixels are too large", (long long)set->info.height,
+             (long long)set->info.width);
     *bytes += masks;
     return RG_OK;
 }

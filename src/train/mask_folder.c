@@ -242,7 +242,7 @@ static rg_status read_part(const char *folder, rg_dataset_part part,
     RG_TRY(list_pairs(path, f));
     warn(path, f, options);
     f->items->classes = (int32_t)c->list.count;
-    if (c->list.count != 1) /* 0, or marks may be ones */
+    if (c->list.count == 0 || c->list.count == 2) /* marks may be ones */
         RG_TRY(check_other_part(folder, part, options, &f->items->present));
     rg_items *items = f->items;
     f->items = NULL; /* the set owns it, or it is gone */

@@ -252,8 +252,8 @@ static rg_status label_at(const npy_array *y, int64_t i, bool is_mask, int32_t *
                                                  : ((const int64_t *)y->data)[i];
     const int64_t least = is_mask ? RG_DATASET_IGNORED : 0;
     RG_CHECK(value >= least && value < RG_DATASET_CLASSES, RG_MALFORMED,
-             "label %lld is %lld; labels must be between 0 and %d", (long long)i, (long long)value,
-             RG_DATASET_CLASSES - 1);
+             "label %lld is %lld; labels must be between 0 and %d%s", (long long)i,
+             (long long)value, RG_DATASET_CLASSES - 1, is_mask ? ", or -1 (ignored)" : "");
     *label = (int32_t)value;
     return RG_OK;
 }

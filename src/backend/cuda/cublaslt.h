@@ -41,7 +41,7 @@ void rg_cublaslt_destroy(struct rg_cublaslt *cublaslt); /* nothing is running; N
  * call it when work is recorded. */
 bool rg_cublaslt_plan(const rg_cuda_target *target, const rg_product *product, size_t *workspace);
 
-/* Puts it into the place's stream. All pointers are at multiples of RG_CUBLASLT_ALIGN_BYTES bytes,
+/* Puts it into the target's stream. All pointers are at multiples of RG_CUBLASLT_ALIGN_BYTES bytes,
  * the workspace, which has `bytes`, or none, at a multiple of 256. False where cuBLASLt refuses or
  * needs more of them, and nothing is in the stream. */
 enum { RG_CUBLASLT_ALIGN_BYTES = 16 };

@@ -47,7 +47,7 @@ typedef struct rg_cudnn_request {
 bool rg_cudnn_prepare(const rg_cuda_target *target, const rg_cudnn_request *request,
                       size_t *workspace);
 
-/* Puts it into the place's stream. Pointers, in the order of `ids`, are aligned to
+/* Puts it into the target's stream. Pointers, in the order of `ids`, are aligned to
  * RG_CUDNN_ALIGN_BYTES; `bytes` are those of the workspace. False where cuDNN refuses or needs more
  * of them, and nothing is in the stream. */
 enum { RG_CUDNN_ALIGN_BYTES = 16 };
