@@ -15,12 +15,11 @@ import subprocess
 import sys
 import tempfile
 
-import onnx_names_odd
-
 try:
     import numpy as np
     import onnx
     import onnxruntime
+    import onnx_names_odd
     from onnx import TensorProto, helper
 except ImportError as missing:
     print(f"skipped: {missing}")
