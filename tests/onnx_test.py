@@ -206,6 +206,8 @@ def test_bad(folder):
          ["index 9"]),
         (one([node("Conv", ["x", "k"], ["y"])], [tensor("k", [1, 1, 1, 1], [1.0])]), ["Conv"]),
         (one([node("Relu", ["x"], ["y"], domain="com.example")]), ["not covered", "Relu"]),
+        (one([node("Reshape", ["x", "s"], ["i"]), node("LpPool", ["i"], ["a", "y"], kernel_shape=[2, 2], p=3)],
+             [tensor("s", [4], [1, 1, 2, 3], INT64)]), ["'y'"]),  # the second output was read out of bounds
         (field(7, field(7, b"")), []),
         (field(8, field(2, 13)) + field(7, field(1, field(5, attribute("a" * 9, 1)) * 300)), ["300 attributes"]),
     )

@@ -265,7 +265,9 @@ rg_status rg_convert_lp_pool(rg_import *m, const rg_proto_node *node)
     RG_TRY(rg_import_name(m, &input));
     RG_TRY(rg_import_name(m, &output));
     average.inputs = &input;
+    average.input_count = 1;
     average.outputs = &output;
+    average.output_count = 1; /* whatever the file names beside it */
     RG_TRY(rg_import_any(m, node, 0, &x));
     RG_TRY(take_power(m, p, &x));
     RG_TRY(rg_import_define(m, &(rg_proto_node){ .outputs = &input, .output_count = 1 }, 0, &x));
