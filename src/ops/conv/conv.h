@@ -19,11 +19,11 @@ enum {
     RG_CONV_DEPTHWISE_PARTIALS,
     RG_CONV_GROUPED, /* forward or backward data, of groups of few channels */
     RG_CONV_GROUPED_PARTIALS,
-    RG_CONV_LANES, /* forward or backward data, of groups of few channels with stride 1 */
+    RG_CONV_PERMUTE, /* forward or backward data, of groups of few channels with stride 1 */
     RG_CONV_PAIR_TRANSPOSE_WEIGHTS, /* the same for bf16 in pairs */
-    RG_CONV_PAIR_LANES,
-    RG_CONV_LANES_PARTIALS,
-    RG_CONV_PAIR_LANES_PARTIALS,
+    RG_CONV_PAIR_PERMUTE,
+    RG_CONV_PERMUTE_PARTIALS,
+    RG_CONV_PAIR_PERMUTE_PARTIALS,
     RG_CONV_PACK, /* weights as panels, for RG_CONV_ROWS */
     RG_CONV_ROWS, /* forward or backward data, by the contraction engine */
     RG_CONV_PARTIALS,

@@ -105,7 +105,7 @@ typedef struct rg_conv_pass {
 /* clang-format off */
 #define RG_CONV_STRATEGIES(STRATEGY) \
     STRATEGY(rg_conv_by_depthwise) \
-    STRATEGY(rg_conv_by_lanes) \
+    STRATEGY(rg_conv_by_permute) \
     STRATEGY(rg_conv_by_grouped) \
     STRATEGY(rg_conv_by_patches) \
     STRATEGY(rg_conv_by_pairs) \
@@ -145,9 +145,9 @@ rg_status rg_conv_partials(const rg_call *call, const rg_conv_pass *p,
 rg_status rg_conv_record_join(rg_call *call, const rg_conv_pass *p,
                               const rg_conv_partial_sums *sums, const rg_tensor *partials);
 
-/* ---- what depthwise, grouped and lanes share ---- */
+/* ---- what depthwise, grouped and permute share ---- */
 
-/* Args, but for what grouped and lanes alone have. */
+/* Args, but for what grouped and permute alone have. */
 rg_conv_grouped_args rg_conv_grouped_args_of(const rg_call *call, const rg_conv_pass *p);
 /* Transposes the weights by a kernel of theirs, in blocks of so many channels of the result, and
  * records the launch with them. */

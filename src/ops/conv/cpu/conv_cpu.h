@@ -73,7 +73,7 @@ enum {
     RG_CONV_GROUPED_CHANNELS = 8,  /* channels of a group */
     RG_CONV_GROUPED_BLOCK = 16,    /* channels of the result in a unit */
     RG_CONV_GROUPED_ROWS = 8,      /* of a block, at most */
-    RG_CONV_LANES_CHANNELS = 64,   /* of a unit of dw, see conv_lanes.h */
+    RG_CONV_PERMUTE_CHANNELS = 64, /* of a unit of dw */
     RG_CONV_VECTOR_BYTES = 64,     /* of a vector, at most */
     RG_CONV_DEPTHWISE_SUMS = 8192, /* weights of a unit of dw, taps times channels, at most */
     RG_CONV_ROW_RUN = RG_SUM_RUN + RG_SUM_RUNS /* windows that one accumulator adds up: partial
@@ -120,8 +120,8 @@ typedef struct rg_conv_grouped_partials_args {
 
 /* Partial sums of dw, [slice][tap][pick][channel], of groups of as many channels on either side. A
  * slice is some blocks of windows, counted through all images: so many rows by so many columns of
- * an image. A unit is a slice and RG_CONV_LANES_CHANNELS channels. */
-typedef struct rg_conv_lanes_partials_args {
+ * an image. A unit is a slice and RG_CONV_PERMUTE_CHANNELS channels. */
+typedef struct rg_conv_permute_partials_args {
     const void *x, *dy;
     void *partials;
     char *scratch; /* of all threads */
@@ -132,7 +132,7 @@ typedef struct rg_conv_lanes_partials_args {
     int64_t blocks;                    /* of a slice */
     int64_t units;                     /* of a slice */
     int64_t scratch_bytes, y_bytes;    /* of a thread: in all, of dy */
-} rg_conv_lanes_partials_args;
+} rg_conv_permute_partials_args;
 
 /* Windows of a row that are summed up in one accumulator. A partial sum that is one longer row adds
  * up runs of it in double. */
@@ -220,6 +220,77 @@ typedef struct rg_conv_partials_args {
     int64_t scratch_bytes, y_bytes; /* bytes: in all, of dy */
     bool out_last;                  /* partial sums are [weight][channel of windows] */
 } rg_conv_partials_args;
+
+/* ---- groups of few channels, stride 1: what the loops for real and for pairs of bf16 read ----
+ *
+ * A vector holds adjacent channels of the result. The inputs of a block of
+ * RG_CONV_GROUPED_BLOCK channels are dense in scratch; each lane picks the channel that it
+ * multiplies while the vector is in a register, and all taps of a row use what was picked:
+ *
+ *      sums[m][lane]  =  sum over rows of taps, picks i, taps q  of
+ *                        x[row][m + q][pick i of the lane] * w[row][q][i][lane]
+ *
+ * A word is a real, or a pair of adjacent channels in bf16. Backward weights use the same picks;
+ * their pairs are two adjacent columns:
+ *
+ *      sums[q][i][lane]  =  sum over windows  of  x[m + q][pick i of the lane] * dy[m][lane]
+ */
+
+enum {
+    RG_CONV_PERMUTE_PICKS = 16,  /* of a lane, at most */
+    RG_CONV_PERMUTE_HEIGHT = 14, /* adjacent results, at most */
+};
+
+/* Steps are in words. `first` may lie before x: inputs begin <= j < end of a row exist, counted
+ * from there, the others are left out. */
+typedef struct rg_conv_permute {
+    const void *x, *w;
+    void *sums; /* [count][lanes] */
+    int64_t first, x_row;
+    int64_t w_row, w_tap; /* a pick further: RG_CONV_GROUPED_BLOCK */
+    int64_t rows;         /* of taps */
+    int64_t begin, end;
+    int64_t picks;
+    const void *index;                     /* [picks][lanes]: which word a lane picks */
+    int64_t offset[RG_CONV_PERMUTE_PICKS]; /* of the vector that a pick is taken from */
+} rg_conv_permute;
+
+/* Whether there are loops for windows of so many columns. */
+static inline bool rg_conv_permute_has(int64_t columns)
+{
+    return columns == 3 || columns == 5;
+}
+
+/* Pairs of bf16 in 16 lanes, `count` results: 14, 7, 4, 2 or 1. */
+void rg_bf16_permute(const rg_conv_permute *t, int64_t columns, int64_t count);
+
+/* `rows` rows of words of RG_CONV_GROUPED_BLOCK channels, of x and of dy. Reals: column i of x is
+ * tap q of window start + i - q, if there is such a one. Pairs: a row of x is `columns` pairs that
+ * begin with an even column, then as many that begin one further; tap q of pair i is window pair
+ * i - q / 2, and zeros lie around those of dy. All numbers are finite. */
+typedef struct rg_conv_permute_windows {
+    const void *x, *y;
+    void *sums; /* [tap][pick][lanes] */
+    int64_t rows, x_row, y_row;
+    int64_t start, columns, windows;
+    const void *index; /* [picks][lanes] */
+    int64_t offset;    /* of the vector that the picks are taken from */
+} rg_conv_permute_windows;
+
+/* Picks that are summed together: as many as the registers hold sums of, if there are so many. */
+static inline int64_t rg_conv_permute_together(int64_t channels, int64_t columns, bool many)
+{
+    return channels >= 4 && (columns == 3 || many) ? 4 : 2;
+}
+
+/* Zero pairs on either side of a row of dy. */
+static inline int64_t rg_conv_permute_halo(int64_t columns)
+{
+    return (columns - 1) / 2;
+}
+
+/* 16 lanes. */
+void rg_bf16_permute_windows(const rg_conv_permute_windows *t, int64_t columns, int64_t picks);
 
 /* ---- weights by pairs ---- */
 

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Convolution of groups of 2, 4, 8 or 16 channels with stride 1 on the CPU, forward and backward
- * data, see conv_lanes.h. */
-#include "ops/conv/cpu/conv_lanes.h"
+ * data, see conv_cpu.h. */
+#include "ops/conv/cpu/conv_cpu.h"
 #include "backend/cpu/thread_pool.h"
 #include "ops/contract/contract_pairs_cpu.h"
 #include "ops/conv/cpu/conv_depthwise_cpu.h"
-#include "ops/conv/cpu/conv_lanes_cpu.h"
+#include "ops/conv/cpu/conv_permute_cpu.h"
 
-#if RG_HAS_LANES
+#if RG_HAS_PERMUTE
 
 enum {
-    LANES_WIDE = 5,
-    LANES_TALL = RG_VECTOR_BYTES == 64 ? RG_CONV_LANES_HEIGHT : RG_CONV_LANES_HEIGHT / 2
+    PERMUTE_WIDE = 5,
+    PERMUTE_TALL = RG_VECTOR_BYTES == 64 ? RG_CONV_PERMUTE_HEIGHT : RG_CONV_PERMUTE_HEIGHT / 2
 };
 
 /* ---- sums ---- */
 
 /* N results by windows of Q columns. */
-RG_INLINE void lanes_tile(const rg_conv_lanes *t, const int N, const int Q)
+RG_INLINE void permute_tile(const rg_conv_permute *t, const int N, const int Q)
 {
-    vreal sum[LANES_TALL];
+    vreal sum[PERMUTE_TALL];
 #pragma GCC unroll 14
     for (int m = 0; m < N; m++)
         sum[m] = vset(0);
@@ -28,7 +28,7 @@ RG_INLINE void lanes_tile(const rg_conv_lanes *t, const int N, const int Q)
         const real *w = (const real *)t->w + p * t->w_row;
         for (int64_t i = 0; i < t->picks; i++, w += LANES) {
             const real *const x = (const real *)t->x + t->first + p * t->x_row + t->offset[i];
-            vreal a[LANES_WIDE];
+            vreal a[PERMUTE_WIDE];
             vint index;
             memcpy(&index, (const vint *)t->index + i, sizeof index);
 #pragma GCC unroll 5
@@ -51,47 +51,47 @@ RG_INLINE void lanes_tile(const rg_conv_lanes *t, const int N, const int Q)
         vstore_full(t->sums, m * VLEN, RG_REAL, sum[m]);
 }
 
-RG_INLINE void lanes_results(const rg_conv_lanes *t, int64_t count, const int Q)
+RG_INLINE void permute_results(const rg_conv_permute *t, int64_t count, const int Q)
 {
-    if (count == LANES_TALL)
-        lanes_tile(t, LANES_TALL, Q);
+    if (count == PERMUTE_TALL)
+        permute_tile(t, PERMUTE_TALL, Q);
     else if (count == 7)
-        lanes_tile(t, 7, Q);
+        permute_tile(t, 7, Q);
     else if (count == 4)
-        lanes_tile(t, 4, Q);
+        permute_tile(t, 4, Q);
     else if (count == 2)
-        lanes_tile(t, 2, Q);
+        permute_tile(t, 2, Q);
     else
-        lanes_tile(t, 1, Q);
+        permute_tile(t, 1, Q);
 }
 
-RG_OUTLINE void lanes_results_3(const rg_conv_lanes *t, int64_t count)
+RG_OUTLINE void permute_results_3(const rg_conv_permute *t, int64_t count)
 {
-    lanes_results(t, count, 3);
+    permute_results(t, count, 3);
 }
 
-RG_OUTLINE void lanes_results_5(const rg_conv_lanes *t, int64_t count)
+RG_OUTLINE void permute_results_5(const rg_conv_permute *t, int64_t count)
 {
-    lanes_results(t, count, 5);
+    permute_results(t, count, 5);
 }
 
 /* ---- rows ---- */
 
 /* One axis with stride 1: result r takes inputs r - shift + t of taps t, in the order of inputs. */
-typedef struct lanes_axis {
+typedef struct permute_axis {
     int64_t shift, inputs, results, window;
-} lanes_axis;
+} permute_axis;
 
-RG_INLINE lanes_axis lanes_axis_of(const rg_conv_axis *a, bool data)
+RG_INLINE permute_axis permute_axis_of(const rg_conv_axis *a, bool data)
 {
-    return (lanes_axis){ .shift = data ? a->window - 1 - a->before : a->before,
-                         .inputs = data ? a->count : a->size,
-                         .results = data ? a->size : a->count,
-                         .window = a->window };
+    return (permute_axis){ .shift = data ? a->window - 1 - a->before : a->before,
+                           .inputs = data ? a->count : a->size,
+                           .results = data ? a->size : a->count,
+                           .window = a->window };
 }
 
 /* The same of all picks of VLEN lanes from `lane` on. */
-RG_OUTLINE void find_picks(rg_conv_lanes *t, vint index[], int64_t lane, int64_t wide, bool pairs)
+RG_OUTLINE void find_picks(rg_conv_permute *t, vint index[], int64_t lane, int64_t wide, bool pairs)
 {
     t->picks = pairs ? wide / 2 : wide;
     t->index = index;
@@ -100,17 +100,17 @@ RG_OUTLINE void find_picks(rg_conv_lanes *t, vint index[], int64_t lane, int64_t
 }
 
 /* Row r of a block of rows, VLEN lanes from c on. */
-RG_INLINE void lanes_row(const rg_conv_grouped_args *k, depthwise_row *d, rg_conv_lanes *t,
-                         int64_t r, int64_t first, int64_t c, const bool pairs, const rg_dtype T)
+RG_INLINE void permute_row(const rg_conv_grouped_args *k, depthwise_row *d, rg_conv_permute *t,
+                           int64_t r, int64_t first, int64_t c, const bool pairs, const rg_dtype T)
 {
-    const lanes_axis row = lanes_axis_of(&k->conv.shape.row, k->data);
-    const lanes_axis column = lanes_axis_of(&k->conv.shape.column, k->data);
+    const permute_axis row = permute_axis_of(&k->conv.shape.row, k->data);
+    const permute_axis column = permute_axis_of(&k->conv.shape.column, k->data);
     const int64_t Q = column.window, start = r - row.shift, pixel = pairs ? LANES / 2 : LANES;
     const int64_t p0 = start < 0 ? least(-start, row.window) : 0;
     const int64_t p1 = least(row.window, row.inputs - start);
     const int64_t weights = row.window * Q * t->picks;
     const int64_t tap = k->data ? weights - t->picks : 0, sign = k->data ? -1 : 1;
-    rg_conv_lanes some = *t;
+    rg_conv_permute some = *t;
     some.w_tap = sign * t->picks * LANES;
     some.w_row = Q * some.w_tap;
     some.w = (const real *)k->conv.w + c / LANES * LANES * weights + tap * LANES + c % LANES +
@@ -119,25 +119,30 @@ RG_INLINE void lanes_row(const rg_conv_grouped_args *k, depthwise_row *d, rg_con
     some.x_row = column.inputs * pixel;
     for (int64_t m = 0, count; m < column.results; m += count) {
         const int64_t left = column.results - m;
-        count = left >= LANES_TALL ? LANES_TALL : left >= 7 ? 7 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        count = left >= PERMUTE_TALL ? PERMUTE_TALL
+                : left >= 7          ? 7
+                : left >= 4          ? 4
+                : left >= 2          ? 2
+                                     : 1;
         some.first = ((start + p0 - first) * column.inputs + m - column.shift) * pixel;
         some.begin = column.shift - m;
         some.end = column.inputs + column.shift - m;
         if (pairs)
-            rg_bf16_lanes(&some, Q, count);
+            rg_bf16_permute(&some, Q, count);
         else if (Q == 3)
-            lanes_results_3(&some, count);
+            permute_results_3(&some, count);
         else
-            lanes_results_5(&some, count);
+            permute_results_5(&some, count);
         grouped_end(d, some.sums, m, count, c, VLEN, T);
     }
 }
 
 /* A unit, as that of `grouped`: rows of one image, and LANES channels. */
-RG_INLINE void lanes_unit(const rg_conv_grouped_args *k, depthwise_row *d, rg_conv_lanes picks[],
-                          int64_t unit, const bool pairs, const rg_dtype T)
+RG_INLINE void permute_unit(const rg_conv_grouped_args *k, depthwise_row *d,
+                            rg_conv_permute picks[], int64_t unit, const bool pairs,
+                            const rg_dtype T)
 {
-    const lanes_axis row = lanes_axis_of(&k->conv.shape.row, k->data);
+    const permute_axis row = permute_axis_of(&k->conv.shape.row, k->data);
     const rg_conv_shape *s = &k->conv.shape;
     const int64_t splits = k->padded_channels / LANES, c = unit % splits * LANES;
     const int64_t begin = unit / splits % k->blocks * k->block, image = unit / splits / k->blocks;
@@ -149,40 +154,40 @@ RG_INLINE void lanes_unit(const rg_conv_grouped_args *k, depthwise_row *d, rg_co
     char *const x = (char *)k->conv.scratch + rg_thread_pool_index() * k->scratch_bytes;
     const int64_t bytes = across * LANES * (int64_t)(pairs ? sizeof(uint16_t) : sizeof(real));
     for (int64_t r = first; r < last; r++)
-        lanes_load(at(k->conv.from, pixel_offset(d->source, image, r, 0) + c * d->source[3], T),
-                   d->source, across, x + (r - first) * bytes, pairs, T);
-    real sums[LANES_TALL * VLEN];
+        permute_load(at(k->conv.from, pixel_offset(d->source, image, r, 0) + c * d->source[3], T),
+                     d->source, across, x + (r - first) * bytes, pairs, T);
+    real sums[PERMUTE_TALL * VLEN];
     for (int64_t lane = 0; lane < LANES; lane += VLEN) {
-        rg_conv_lanes *const t = &picks[lane / VLEN];
+        rg_conv_permute *const t = &picks[lane / VLEN];
         t->x = x;
         t->sums = sums;
         for (int64_t r = begin; r < end; r++) {
             d->to = pixel_offset(d->result, image, r, 0);
             d->z = pixel_offset(k->conv.z_step, image, r, 0);
-            lanes_row(k, d, t, r, first, c + lane, pairs, T);
+            permute_row(k, d, t, r, first, c + lane, pairs, T);
         }
     }
 }
 
-RG_INLINE void lanes_units(const rg_conv_grouped_args *k, int64_t begin, int64_t end,
-                           const bool pairs, const rg_dtype T)
+RG_INLINE void permute_units(const rg_conv_grouped_args *k, int64_t begin, int64_t end,
+                             const bool pairs, const rg_dtype T)
 {
     depthwise_row d = depthwise_row_of(k, T);
-    rg_conv_lanes picks[LANES / VLEN];
-    vint index[LANES / VLEN][RG_CONV_LANES_PICKS];
+    rg_conv_permute picks[LANES / VLEN];
+    vint index[LANES / VLEN][RG_CONV_PERMUTE_PICKS];
     d.step = 1;
     for (int64_t i = 0; i < LANES / VLEN; i++)
         find_picks(&picks[i], index[i], i * VLEN, k->conv.shape.in, pairs);
     for (int64_t unit = begin; unit < end; unit++)
-        lanes_unit(k, &d, picks, unit, pairs, T);
+        permute_unit(k, &d, picks, unit, pairs, T);
 }
 
-RG_INLINE void lanes(const rg_conv_grouped_args *k, int64_t begin, int64_t end, const rg_dtype T)
+RG_INLINE void permute(const rg_conv_grouped_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
-    lanes_units(k, begin, end, false, T);
+    permute_units(k, begin, end, false, T);
 }
 
-RG_KERNEL(lanes, rg_conv_grouped_args)
+RG_KERNEL(permute, rg_conv_grouped_args)
 
 #if RG_USES_PAIRS
 
@@ -209,24 +214,24 @@ RG_INLINE void pair_transpose(const rg_conv_transpose_weights_args *k, int64_t b
     (void)T;
 }
 
-RG_INLINE void pair_lanes(const rg_conv_grouped_args *k, int64_t begin, int64_t end,
-                          const rg_dtype T)
+RG_INLINE void pair_permute(const rg_conv_grouped_args *k, int64_t begin, int64_t end,
+                            const rg_dtype T)
 {
-    lanes_units(k, begin, end, true, T);
+    permute_units(k, begin, end, true, T);
 }
 
 RG_PAIR_KERNEL(pair_transpose, rg_conv_transpose_weights_args)
-RG_PAIR_KERNEL(pair_lanes, rg_conv_grouped_args)
+RG_PAIR_KERNEL(pair_permute, rg_conv_grouped_args)
 
 #endif
 #endif
 
-RG_CPU_TABLE(conv_lanes, RG_CONV_KERNELS) = {
-#if RG_HAS_LANES
-    [RG_CONV_LANES] = RG_ROW(lanes),
+RG_CPU_TABLE(conv_permute, RG_CONV_KERNELS) = {
+#if RG_HAS_PERMUTE
+    [RG_CONV_PERMUTE] = RG_ROW(permute),
 #if RG_USES_PAIRS
     [RG_CONV_PAIR_TRANSPOSE_WEIGHTS] = RG_PAIR_ROW(pair_transpose),
-    [RG_CONV_PAIR_LANES] = RG_PAIR_ROW(pair_lanes),
+    [RG_CONV_PAIR_PERMUTE] = RG_PAIR_ROW(pair_permute),
 #endif
 #endif
 };

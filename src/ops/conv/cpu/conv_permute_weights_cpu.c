@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Backward weights of groups of 2, 4, 8 or 16 channels with stride 1 on the CPU, see
- * conv_lanes.h. */
+ * conv_cpu.h. */
 #include "backend/cpu/thread_pool.h"
 #include "ops/contract/contract_pairs_cpu.h"
-#include "ops/conv/cpu/conv_lanes_cpu.h"
+#include "ops/conv/cpu/conv_permute_cpu.h"
 
-#if RG_HAS_LANES
+#if RG_HAS_PERMUTE
 
 enum { PICKS_TOGETHER = 4, WIDEST = 5, MANY_REGISTERS = RG_VECTOR_BYTES == 64 };
 
 /* ---- sums ---- */
 
 /* A row of x and of dy, and the channels to pick. */
-typedef struct lanes_row {
+typedef struct permute_row {
     const real *x, *y;
     const vint *index;
-} lanes_row;
+} permute_row;
 
 /* Column i of a row of x times dy. The windows of all taps are there, if `inside`. */
-RG_INLINE void column_products(const rg_conv_lanes_windows *t, const lanes_row r, int64_t i,
+RG_INLINE void column_products(const rg_conv_permute_windows *t, const permute_row r, int64_t i,
                                vreal sum[WIDEST][PICKS_TOGETHER], const int N, const int Q,
                                const bool inside)
 {
@@ -41,7 +41,7 @@ RG_INLINE void column_products(const rg_conv_lanes_windows *t, const lanes_row r
 }
 
 /* N picks, windows of Q columns. */
-RG_INLINE void windows_products(const rg_conv_lanes_windows *t, const int N, const int Q)
+RG_INLINE void windows_products(const rg_conv_permute_windows *t, const int N, const int Q)
 {
     const int64_t first = least(Q - 1 > t->start ? Q - 1 - t->start : 0, t->columns);
     const int64_t stop = least(t->windows - t->start, t->columns),
@@ -55,8 +55,8 @@ RG_INLINE void windows_products(const rg_conv_lanes_windows *t, const int N, con
         for (int n = 0; n < N; n++)
             sum[q][n] = vset(0);
     for (int64_t r = 0; r < t->rows; r++) {
-        const lanes_row row = { (const real *)t->x + r * t->x_row + t->offset,
-                                (const real *)t->y + r * t->y_row, index };
+        const permute_row row = { (const real *)t->x + r * t->x_row + t->offset,
+                                  (const real *)t->y + r * t->y_row, index };
         for (int64_t i = 0; i < first; i++)
             column_products(t, row, i, sum, N, Q, false);
         for (int64_t i = first; i < last; i++)
@@ -71,7 +71,7 @@ RG_INLINE void windows_products(const rg_conv_lanes_windows *t, const int N, con
             vstore_full(t->sums, (q * N + n) * VLEN, RG_REAL, sum[q][n]);
 }
 
-RG_OUTLINE void lanes_windows(const rg_conv_lanes_windows *t, int64_t columns, int64_t picks)
+RG_OUTLINE void permute_windows(const rg_conv_permute_windows *t, int64_t columns, int64_t picks)
 {
     if (columns == 3 && picks == 4)
         windows_products(t, 4, 3);
@@ -86,20 +86,20 @@ RG_OUTLINE void lanes_windows(const rg_conv_lanes_windows *t, int64_t columns, i
 /* ---- blocks ---- */
 
 /* Rows and columns of windows of one image, and the pixels under their taps. */
-typedef struct lanes_block {
+typedef struct permute_block {
     int64_t image;
     int64_t row, rows, column, columns;
     int64_t x_row, x_end, x_column, x_columns; /* rows x_row <= r < x_end */
     int64_t start; /* of the first pixel of a row: where column 0 of x lies among the windows */
-} lanes_block;
+} permute_block;
 
-RG_INLINE lanes_block lanes_block_of(const rg_conv_lanes_partials_args *k, int64_t number)
+RG_INLINE permute_block permute_block_of(const rg_conv_permute_partials_args *k, int64_t number)
 {
     const rg_conv_axis *row = &k->shape.row, *column = &k->shape.column;
     const int64_t down = number / k->block_columns;
-    lanes_block b = { .image = down / k->block_rows,
-                      .row = down % k->block_rows * k->rows,
-                      .column = number % k->block_columns * k->columns };
+    permute_block b = { .image = down / k->block_rows,
+                        .row = down % k->block_rows * k->rows,
+                        .column = number % k->block_columns * k->columns };
     b.rows = least(k->rows, row->count - b.row);
     b.columns = least(k->columns, column->count - b.column);
     const int64_t top = b.row - row->before, left = b.column - column->before;
@@ -113,21 +113,21 @@ RG_INLINE lanes_block lanes_block_of(const rg_conv_lanes_partials_args *k, int64
 }
 
 /* Of x or dy: row r from column `column` on, channels from c on. */
-RG_INLINE const char *lanes_pixel(const void *from, const int64_t step[4], const lanes_block *b,
-                                  int64_t r, int64_t column, int64_t c, const rg_dtype T)
+RG_INLINE const char *permute_pixel(const void *from, const int64_t step[4], const permute_block *b,
+                                    int64_t r, int64_t column, int64_t c, const rg_dtype T)
 {
     return at(from, b->image * step[0] + r * step[1] + column * step[2] + c * step[3], T);
 }
 
 /* Adds the sums of all taps of VLEN lanes from `lane` on to the partial sums at `to`, or stores
  * them there if these are the first. */
-RG_INLINE void lanes_taps(const rg_conv_lanes_partials_args *k, const lanes_block *b,
-                          rg_conv_lanes_windows t, int64_t lane, real *to, bool first,
-                          const bool pairs)
+RG_INLINE void permute_taps(const rg_conv_permute_partials_args *k, const permute_block *b,
+                            rg_conv_permute_windows t, int64_t lane, real *to, bool first,
+                            const bool pairs)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t Q = s->column.window;
-    const int64_t together = rg_conv_lanes_together(s->in, Q, MANY_REGISTERS);
+    const int64_t together = rg_conv_permute_together(s->in, Q, MANY_REGISTERS);
     const real *const x = t.x, *const y = t.y;
     real sums[WIDEST * PICKS_TOGETHER * VLEN];
     vint index[PICKS_TOGETHER];
@@ -144,9 +144,9 @@ RG_INLINE void lanes_taps(const rg_conv_lanes_partials_args *k, const lanes_bloc
             t.x = t.rows > 0 ? x + (top + begin - b->x_row) * t.x_row : x;
             t.y = t.rows > 0 ? y + begin * t.y_row + lane : y;
             if (pairs)
-                rg_bf16_lanes_windows(&t, Q, together);
+                rg_bf16_permute_windows(&t, Q, together);
             else
-                lanes_windows(&t, Q, together);
+                permute_windows(&t, Q, together);
             for (int64_t q = 0; q < Q; q++)
                 for (int64_t n = 0; n < together; n++) {
                     const int64_t slot =
@@ -160,32 +160,32 @@ RG_INLINE void lanes_taps(const rg_conv_lanes_partials_args *k, const lanes_bloc
 }
 
 /* LANES channels from c on of a block. */
-RG_INLINE void lanes_reals(const rg_conv_lanes_partials_args *k, const lanes_block *b, int64_t c,
-                           char *scratch, real *to, bool first, const rg_dtype T)
+RG_INLINE void permute_reals(const rg_conv_permute_partials_args *k, const permute_block *b,
+                             int64_t c, char *scratch, real *to, bool first, const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
     real *const y = (real *)(void *)scratch, *const x = (real *)(void *)(scratch + k->y_bytes);
-    rg_conv_lanes_windows t = { .x = x,
-                                .y = y,
-                                .x_row = b->x_columns * LANES,
-                                .y_row = b->columns * LANES,
-                                .start = b->start,
-                                .columns = b->x_columns,
-                                .windows = b->columns };
+    rg_conv_permute_windows t = { .x = x,
+                                  .y = y,
+                                  .x_row = b->x_columns * LANES,
+                                  .y_row = b->columns * LANES,
+                                  .start = b->start,
+                                  .columns = b->x_columns,
+                                  .windows = b->columns };
     for (int64_t r = 0; r < b->rows; r++)
-        lanes_load(lanes_pixel(k->dy, s->y, b, b->row + r, b->column, c, T), s->y, b->columns,
-                   y + r * t.y_row, false, T);
+        permute_load(permute_pixel(k->dy, s->y, b, b->row + r, b->column, c, T), s->y, b->columns,
+                     y + r * t.y_row, false, T);
     for (int64_t r = b->x_row; r < b->x_end; r++)
-        lanes_load(lanes_pixel(k->x, s->x, b, r, b->x_column, c, T), s->x, b->x_columns,
-                   x + (r - b->x_row) * t.x_row, false, T);
+        permute_load(permute_pixel(k->x, s->x, b, r, b->x_column, c, T), s->x, b->x_columns,
+                     x + (r - b->x_row) * t.x_row, false, T);
     for (int64_t lane = 0; lane < LANES; lane += VLEN)
-        lanes_taps(k, b, t, lane, to, first, false);
+        permute_taps(k, b, t, lane, to, first, false);
 }
 
 #if RG_USES_PAIRS
 
 /* `count` pairs of columns of a row of bits, of which the first begins with column `first`. */
-RG_INLINE void lanes_pairs(const uint16_t *bits, int64_t first, int64_t count, real *to)
+RG_INLINE void permute_pairs(const uint16_t *bits, int64_t first, int64_t count, real *to)
 {
     for (int64_t i = 0; i < count; i++) {
         const uint16_t *const low = bits + (first + 2 * i) * LANES;
@@ -194,96 +194,96 @@ RG_INLINE void lanes_pairs(const uint16_t *bits, int64_t first, int64_t count, r
 }
 
 /* The same in pairs of columns; false, and nothing done, if a number is not finite. */
-RG_INLINE bool lanes_in_pairs(const rg_conv_lanes_partials_args *k, const lanes_block *b, int64_t c,
-                              char *scratch, real *to, bool first)
+RG_INLINE bool permute_in_pairs(const rg_conv_permute_partials_args *k, const permute_block *b,
+                                int64_t c, char *scratch, real *to, bool first)
 {
     const rg_conv_shape *s = &k->shape;
-    const int64_t halo = rg_conv_lanes_halo(s->column.window), pairs = (b->columns + 1) / 2;
+    const int64_t halo = rg_conv_permute_halo(s->column.window), pairs = (b->columns + 1) / 2;
     const int64_t x_pairs = pairs + halo, x_bits = (2 * x_pairs + 1) * LANES;
     const int64_t y_bits = 2 * (pairs + 2 * halo) * LANES;
     real *const y = (real *)(void *)scratch, *const x = (real *)(void *)(scratch + k->y_bytes);
-    const rg_conv_lanes_windows t = { .x = x,
-                                      .y = y,
-                                      .x_row = 2 * x_pairs * LANES,
-                                      .y_row = (pairs + 2 * halo) * LANES,
-                                      .columns = x_pairs };
+    const rg_conv_permute_windows t = { .x = x,
+                                        .y = y,
+                                        .x_row = 2 * x_pairs * LANES,
+                                        .y_row = (pairs + 2 * halo) * LANES,
+                                        .columns = x_pairs };
     uint16_t *const bits = (uint16_t *)(void *)(x + (b->x_end - b->x_row) * t.x_row);
     memset(bits, 0, (size_t)y_bits * sizeof *bits);
     for (int64_t r = 0; r < b->rows; r++) {
-        lanes_load(lanes_pixel(k->dy, s->y, b, b->row + r, b->column, c, RG_BF16), s->y, b->columns,
-                   bits + 2 * halo * LANES, true, RG_BF16);
+        permute_load(permute_pixel(k->dy, s->y, b, b->row + r, b->column, c, RG_BF16), s->y,
+                     b->columns, bits + 2 * halo * LANES, true, RG_BF16);
         if (has_nonfinite_bits(bits, y_bits))
             return false;
-        lanes_pairs(bits, 0, pairs + 2 * halo, y + r * t.y_row);
+        permute_pairs(bits, 0, pairs + 2 * halo, y + r * t.y_row);
     }
     memset(bits, 0, (size_t)x_bits * sizeof *bits);
     for (int64_t r = b->x_row; r < b->x_end; r++) {
         real *const row = x + (r - b->x_row) * t.x_row;
-        lanes_load(lanes_pixel(k->x, s->x, b, r, b->x_column, c, RG_BF16), s->x, b->x_columns,
-                   bits + b->start * LANES, true, RG_BF16);
+        permute_load(permute_pixel(k->x, s->x, b, r, b->x_column, c, RG_BF16), s->x, b->x_columns,
+                     bits + b->start * LANES, true, RG_BF16);
         if (has_nonfinite_bits(bits, x_bits))
             return false;
-        lanes_pairs(bits, 0, x_pairs, row);
-        lanes_pairs(bits, 1, x_pairs, row + x_pairs * LANES);
+        permute_pairs(bits, 0, x_pairs, row);
+        permute_pairs(bits, 1, x_pairs, row + x_pairs * LANES);
     }
-    lanes_taps(k, b, t, 0, to, first, true);
+    permute_taps(k, b, t, 0, to, first, true);
     return true;
 }
 
 #endif
 
-RG_INLINE void lanes_partials_units(const rg_conv_lanes_partials_args *k, int64_t begin,
-                                    int64_t end, const bool pairs, const rg_dtype T)
+RG_INLINE void permute_partials_units(const rg_conv_permute_partials_args *k, int64_t begin,
+                                      int64_t end, const bool pairs, const rg_dtype T)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t channels = s->groups * s->out;
     const int64_t all = s->images * k->block_rows * k->block_columns;
     char *const scratch = k->scratch + rg_thread_pool_index() * k->scratch_bytes;
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t slice = unit / k->units, c0 = unit % k->units * RG_CONV_LANES_CHANNELS;
+        const int64_t slice = unit / k->units, c0 = unit % k->units * RG_CONV_PERMUTE_CHANNELS;
         const int64_t number = slice * k->blocks, stop = least(all, number + k->blocks);
         real *const to = (real *)k->partials + slice * k->sums.slice_step;
         for (int64_t i = number; i < stop; i++) {
-            const lanes_block b = lanes_block_of(k, i);
-            for (int64_t c = c0; c < least(c0 + RG_CONV_LANES_CHANNELS, channels); c += LANES) {
+            const permute_block b = permute_block_of(k, i);
+            for (int64_t c = c0; c < least(c0 + RG_CONV_PERMUTE_CHANNELS, channels); c += LANES) {
                 const bool first = i == number;
 #if RG_USES_PAIRS
-                if (pairs && lanes_in_pairs(k, &b, c, scratch, to + c, first))
+                if (pairs && permute_in_pairs(k, &b, c, scratch, to + c, first))
                     continue;
 #endif
-                lanes_reals(k, &b, c, scratch, to + c, first, T);
+                permute_reals(k, &b, c, scratch, to + c, first, T);
             }
         }
     }
     (void)pairs;
 }
 
-RG_INLINE void lanes_partials(const rg_conv_lanes_partials_args *k, int64_t begin, int64_t end,
-                              const rg_dtype T)
+RG_INLINE void permute_partials(const rg_conv_permute_partials_args *k, int64_t begin, int64_t end,
+                                const rg_dtype T)
 {
-    lanes_partials_units(k, begin, end, false, T);
+    permute_partials_units(k, begin, end, false, T);
 }
 
-RG_KERNEL(lanes_partials, rg_conv_lanes_partials_args)
+RG_KERNEL(permute_partials, rg_conv_permute_partials_args)
 
 #if RG_USES_PAIRS
 
-RG_INLINE void pair_lanes_partials(const rg_conv_lanes_partials_args *k, int64_t begin, int64_t end,
-                                   const rg_dtype T)
+RG_INLINE void pair_permute_partials(const rg_conv_permute_partials_args *k, int64_t begin,
+                                     int64_t end, const rg_dtype T)
 {
-    lanes_partials_units(k, begin, end, true, T);
+    permute_partials_units(k, begin, end, true, T);
 }
 
-RG_PAIR_KERNEL(pair_lanes_partials, rg_conv_lanes_partials_args)
+RG_PAIR_KERNEL(pair_permute_partials, rg_conv_permute_partials_args)
 
 #endif
 #endif
 
-RG_CPU_TABLE(conv_lanes_weights, RG_CONV_KERNELS) = {
-#if RG_HAS_LANES
-    [RG_CONV_LANES_PARTIALS] = RG_ROW(lanes_partials),
+RG_CPU_TABLE(conv_permute_weights, RG_CONV_KERNELS) = {
+#if RG_HAS_PERMUTE
+    [RG_CONV_PERMUTE_PARTIALS] = RG_ROW(permute_partials),
 #if RG_USES_PAIRS
-    [RG_CONV_PAIR_LANES_PARTIALS] = RG_PAIR_ROW(pair_lanes_partials),
+    [RG_CONV_PAIR_PERMUTE_PARTIALS] = RG_PAIR_ROW(pair_permute_partials),
 #endif
 #endif
 };

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Which lanes pick which channels, and how these get into scratch, for conv_lanes.h. */
-#ifndef RG_OPS_CONV_LANES_CPU_H
-#define RG_OPS_CONV_LANES_CPU_H
+/* Which lanes pick which channels, and how these get into scratch, for conv_cpu.h. */
+#ifndef RG_OPS_CONV_PERMUTE_CPU_H
+#define RG_OPS_CONV_PERMUTE_CPU_H
 
-#include "ops/conv/cpu/conv_lanes.h"
+#include "ops/conv/cpu/conv_cpu.h"
 #include "backend/cpu/kernel.h"
 
 /* Where an instruction picks any lanes; f64 has `grouped`. */
 #if defined(__AVX2__) && !RG_REAL_F64
-#define RG_HAS_LANES 1
+#define RG_HAS_PERMUTE 1
 #else
-#define RG_HAS_LANES 0
+#define RG_HAS_PERMUTE 0
 #endif
 
-#if RG_HAS_LANES
+#if RG_HAS_PERMUTE
 
 enum { LANES = RG_CONV_GROUPED_BLOCK };
 
@@ -28,8 +28,8 @@ RG_INLINE int64_t find_pick(vint *index, int64_t lane, int64_t i, int64_t wide, 
 }
 
 /* `count` pixels of LANES channels, dense: as real, or with `pairs` their bits. */
-RG_INLINE void lanes_load(const char *from, const int64_t step[4], int64_t count, void *to,
-                          const bool pairs, const rg_dtype T)
+RG_INLINE void permute_load(const char *from, const int64_t step[4], int64_t count, void *to,
+                            const bool pairs, const rg_dtype T)
 {
     for (int64_t j = 0; j < count; j++) {
         const char *const pixel = at(from, j * step[2], T);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* AVX512-BF16 for conv_lanes.h. */
-#include "ops/conv/cpu/conv_lanes.h"
+/* AVX512-BF16 for conv_cpu.h. */
+#include "ops/conv/cpu/conv_cpu.h"
 
 #if RG_HAVE_BF16
 #include <immintrin.h>
 
-enum { LANES = RG_CONV_GROUPED_BLOCK, WORDS = LANES / 2, TALL = RG_CONV_LANES_HEIGHT, WIDE = 5 };
+enum { LANES = RG_CONV_GROUPED_BLOCK, WORDS = LANES / 2, TALL = RG_CONV_PERMUTE_HEIGHT, WIDE = 5 };
 
 /* N results by windows of Q columns. */
-static inline __attribute__((always_inline)) void tile(const rg_conv_lanes *t, const int N,
+static inline __attribute__((always_inline)) void tile(const rg_conv_permute *t, const int N,
                                                        const int Q)
 {
     __m512 sum[TALL];
@@ -44,41 +44,41 @@ static inline __attribute__((always_inline)) void tile(const rg_conv_lanes *t, c
         _mm512_storeu_ps((float *)t->sums + m * LANES, sum[m]);
 }
 
-#define TILES(Q)                                                 \
-    static void lanes_##Q(const rg_conv_lanes *t, int64_t count) \
-    {                                                            \
-        switch (count) {                                         \
-        case 14:                                                 \
-            tile(t, 14, Q);                                      \
-            break;                                               \
-        case 7:                                                  \
-            tile(t, 7, Q);                                       \
-            break;                                               \
-        case 4:                                                  \
-            tile(t, 4, Q);                                       \
-            break;                                               \
-        case 2:                                                  \
-            tile(t, 2, Q);                                       \
-            break;                                               \
-        default:                                                 \
-            tile(t, 1, Q);                                       \
-        }                                                        \
+#define TILES(Q)                                                     \
+    static void permute_##Q(const rg_conv_permute *t, int64_t count) \
+    {                                                                \
+        switch (count) {                                             \
+        case 14:                                                     \
+            tile(t, 14, Q);                                          \
+            break;                                                   \
+        case 7:                                                      \
+            tile(t, 7, Q);                                           \
+            break;                                                   \
+        case 4:                                                      \
+            tile(t, 4, Q);                                           \
+            break;                                                   \
+        case 2:                                                      \
+            tile(t, 2, Q);                                           \
+            break;                                                   \
+        default:                                                     \
+            tile(t, 1, Q);                                           \
+        }                                                            \
     }
 TILES(3)
 TILES(5)
 
-void rg_bf16_lanes(const rg_conv_lanes *t, int64_t columns, int64_t count)
+void rg_bf16_permute(const rg_conv_permute *t, int64_t columns, int64_t count)
 {
     if (columns == 3)
-        lanes_3(t, count);
+        permute_3(t, count);
     else
-        lanes_5(t, count);
+        permute_5(t, count);
 }
 
 /* ---- backward weights ---- */
 
 /* N picks, windows of Q columns. */
-static inline __attribute__((always_inline)) void windows(const rg_conv_lanes_windows *t,
+static inline __attribute__((always_inline)) void windows(const rg_conv_permute_windows *t,
                                                           const int N, const int Q)
 {
     const int halo = (Q - 1) / 2;
@@ -118,7 +118,7 @@ static inline __attribute__((always_inline)) void windows(const rg_conv_lanes_wi
             _mm512_storeu_ps((float *)t->sums + (q * N + n) * LANES, sum[q][n]);
 }
 
-void rg_bf16_lanes_windows(const rg_conv_lanes_windows *t, int64_t columns, int64_t picks)
+void rg_bf16_permute_windows(const rg_conv_permute_windows *t, int64_t columns, int64_t picks)
 {
     if (columns == 3 && picks == 4)
         windows(t, 4, 3);
@@ -132,12 +132,12 @@ void rg_bf16_lanes_windows(const rg_conv_lanes_windows *t, int64_t columns, int6
 
 #else
 
-void rg_bf16_lanes_windows(const rg_conv_lanes_windows *t, int64_t columns, int64_t picks)
+void rg_bf16_permute_windows(const rg_conv_permute_windows *t, int64_t columns, int64_t picks)
 {
     (void)t, (void)columns, (void)picks;
 }
 
-void rg_bf16_lanes(const rg_conv_lanes *t, int64_t columns, int64_t count)
+void rg_bf16_permute(const rg_conv_permute *t, int64_t columns, int64_t count)
 {
     (void)t, (void)columns, (void)count;
 }

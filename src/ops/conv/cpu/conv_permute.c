@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Recording convolutions of groups of few channels with stride 1, see conv_lanes.h. */
-#include "ops/conv/cpu/conv_lanes.h"
+/* Recording convolutions of groups of few channels with stride 1, see conv_cpu.h. */
+#include "ops/conv/cpu/conv_cpu.h"
 #include "backend/cpu/bf16_unit.h"
 #include "core/integer.h"
 #include "ops/conv/conv_record.h"
@@ -37,12 +37,12 @@ static bool accepts(const rg_call *call, const void *request)
     const bool data = p->kernel == RG_CONV_DATA;
     const double max_bytes = 0x1p20;
     return s->in == s->out && s->in > 1 && RG_CONV_GROUPED_BLOCK % s->in == 0 &&
-           s->groups * s->in % RG_CONV_GROUPED_BLOCK == 0 && rg_conv_lanes_has(s->column.window) &&
-           suits_axis(&s->row, data) && suits_axis(&s->column, data) &&
-           s->images * s->row.count * s->column.count > 0 &&
+           s->groups * s->in % RG_CONV_GROUPED_BLOCK == 0 &&
+           rg_conv_permute_has(s->column.window) && suits_axis(&s->row, data) &&
+           suits_axis(&s->column, data) && s->images * s->row.count * s->column.count > 0 &&
            s->row.window * s->column.window * s->in <= RG_SUM_RUN &&
            row_bytes(s, data) * (double)s->row.window <= max_bytes &&
-           rg_call_finds(call, RG_CONV_LANES, rg_conv_dtype(p));
+           rg_call_finds(call, RG_CONV_PERMUTE, rg_conv_dtype(p));
 }
 
 /* Without groups the contraction engine is as fast. */
@@ -69,7 +69,7 @@ static int64_t rows_of_block(const rg_conv_shape *s, bool data)
 static rg_status record_results(rg_call *call, const rg_conv_pass *p)
 {
     const rg_conv_shape *s = &p->shape;
-    const bool pairs = has_pairs(call, p, RG_CONV_PAIR_LANES);
+    const bool pairs = has_pairs(call, p, RG_CONV_PAIR_PERMUTE);
     rg_conv_grouped_args args = rg_conv_grouped_args_of(call, p);
     args.group_in = s->in;
     args.padded_channels = args.channels;
@@ -78,7 +78,7 @@ static rg_status record_results(rg_call *call, const rg_conv_pass *p)
     args.scratch_bytes = rg_round_up(
         (int64_t)row_bytes(s, args.data) * (args.block + s->row.window - 1), RG_ALIGNMENT);
     rg_launch launch =
-        rg_conv_launch(p, pairs ? RG_CONV_PAIR_LANES : RG_CONV_LANES, NULL, &args, sizeof args);
+        rg_conv_launch(p, pairs ? RG_CONV_PAIR_PERMUTE : RG_CONV_PERMUTE, NULL, &args, sizeof args);
     launch.thread_scratch = (size_t)args.scratch_bytes;
     launch.thread_scratch_at = RG_POINTER(args, conv.scratch);
     rg_conv_set_pass_cost(&launch, p,
@@ -92,18 +92,18 @@ static rg_status record_results(rg_call *call, const rg_conv_pass *p)
 /* ---- weights ---- */
 
 /* Blocks of at most RG_SUM_RUN windows, and slices of at most RG_SUM_RUNS blocks. */
-static rg_conv_lanes_partials_args cut_partials(const rg_conv_shape *s)
+static rg_conv_permute_partials_args cut_partials(const rg_conv_shape *s)
 {
     enum { UNITS = 64 }; /* enough for many threads, while partial sums stay small */
     const rg_conv_axis *row = &s->row, *column = &s->column;
-    rg_conv_lanes_partials_args k = { .shape = *s };
+    rg_conv_permute_partials_args k = { .shape = *s };
     k.block_columns = rg_ceil_div(column->count, RG_SUM_RUN);
     k.columns = rg_ceil_div(column->count, k.block_columns);
     k.block_rows = rg_ceil_div(row->count, rg_max(RG_SUM_RUN / k.columns, 1));
     k.rows = rg_ceil_div(row->count, k.block_rows);
     const int64_t all = s->images * k.block_rows * k.block_columns;
     const int64_t channels = s->groups * s->out;
-    k.units = rg_ceil_div(channels, RG_CONV_LANES_CHANNELS);
+    k.units = rg_ceil_div(channels, RG_CONV_PERMUTE_CHANNELS);
     const int64_t wanted = rg_max(rg_ceil_div(UNITS, k.units), rg_ceil_div(all, RG_SUM_RUNS));
     k.blocks = rg_ceil_div(all, rg_min(wanted, all));
     k.sums = (rg_conv_partial_sums){
@@ -124,11 +124,11 @@ static rg_conv_lanes_partials_args cut_partials(const rg_conv_shape *s)
 static rg_status record_weights(rg_call *call, const rg_conv_pass *p)
 {
     const rg_conv_shape *s = &p->shape;
-    const bool pairs = has_pairs(call, p, RG_CONV_PAIR_LANES_PARTIALS);
-    rg_conv_lanes_partials_args args = cut_partials(s);
+    const bool pairs = has_pairs(call, p, RG_CONV_PAIR_PERMUTE_PARTIALS);
+    rg_conv_permute_partials_args args = cut_partials(s);
     rg_tensor *partials;
     RG_TRY(rg_conv_partials(call, p, &args.sums, &partials));
-    rg_launch launch = { .kernel = pairs ? RG_CONV_PAIR_LANES_PARTIALS : RG_CONV_LANES_PARTIALS,
+    rg_launch launch = { .kernel = pairs ? RG_CONV_PAIR_PERMUTE_PARTIALS : RG_CONV_PERMUTE_PARTIALS,
                          .dtype = rg_conv_dtype(p),
                          RG_ARGS(args),
                          .tensors = { RG_BIND(args, x, p->x), RG_BIND(args, dy, p->dy),
@@ -150,4 +150,4 @@ static rg_status record(rg_call *call, const void *request)
     return p->kernel == RG_CONV_WEIGHTS ? record_weights(call, p) : record_results(call, p);
 }
 
-const rg_strategy rg_conv_by_lanes = { "lanes", accepts, record, prefers };
+const rg_strategy rg_conv_by_permute = { "permute", accepts, record, prefers };
