@@ -21,7 +21,7 @@ RG_OUTLINE void end_part(const norm_parts *p, const channel_block *b, real *to)
         const int n = vlanes_left(b->width - c);
         vreal mean, squares;
         join_chains(p, b, c, &mean, &squares);
-        vstore(to, RG_NORM_NEAR * s->channels + c, n, RG_REAL, vload_full(p->near, c, RG_REAL));
+        vstore(to, RG_NORM_PIVOT * s->channels + c, n, RG_REAL, vload_full(p->pivot, c, RG_REAL));
         vstore(to, RG_NORM_REST * s->channels + c, n, RG_REAL, mean);
         vstore(to, RG_NORM_SQUARES * s->channels + c, n, RG_REAL, squares);
     }
@@ -40,9 +40,9 @@ RG_INLINE void parts(const rg_batch_norm_parts_args *k, int64_t begin, int64_t e
     }
 }
 
-/* Statistics of the channels of a unit, each less `near`. */
+/* Statistics of the channels of a unit, each less `pivot`. */
 typedef struct unit_moments {
-    double near[RG_NORM_UNIT], mean[RG_NORM_UNIT], squares[RG_NORM_UNIT], n;
+    double pivot[RG_NORM_UNIT], mean[RG_NORM_UNIT], squares[RG_NORM_UNIT], n;
 } unit_moments;
 
 /* The parts one after the other, behind what the state has counted before. */
@@ -53,9 +53,9 @@ RG_OUTLINE void merge_parts(const rg_batch_norm_merge_args *k, int64_t first, in
     const real *m = (const real *)k->moments + first;
     u->n = (double)k->before;
     for (int64_t c = 0; c < width; c++) {
-        u->near[c] = k->before > 0  ? (double)m[RG_NORM_MEAN * k->channels + c]
-                     : k->parts > 0 ? (double)from[c]
-                                    : 0;
+        u->pivot[c] = k->before > 0  ? (double)m[RG_NORM_MEAN * k->channels + c]
+                      : k->parts > 0 ? (double)from[c]
+                                     : 0;
         u->mean[c] = k->before > 0 ? (double)m[RG_NORM_MEAN_REST * k->channels + c] : 0;
         u->squares[c] = k->before > 0 ? (double)m[RG_NORM_VARIANCE * k->channels + c] * u->n : 0;
     }
@@ -63,7 +63,7 @@ RG_OUTLINE void merge_parts(const rg_batch_norm_merge_args *k, int64_t first, in
         const real *rest = from + k->channels, *squares = rest + k->channels;
         const double rows = (double)least(k->part, k->rows - part * k->part);
         for (int64_t c = 0; c < width; c++) {
-            const double mean = ((double)from[c] - u->near[c]) + (double)rest[c];
+            const double mean = ((double)from[c] - u->pivot[c]) + (double)rest[c];
             const rg_norm_moments all =
                 rg_norm_join((rg_norm_moments){ u->n, u->mean[c], u->squares[c] },
                              (rg_norm_moments){ rows, mean, (double)squares[c] });
@@ -96,12 +96,12 @@ RG_INLINE void return_statistics(const rg_batch_norm_merge_args *k, int64_t c, d
     store_any(k->variance_out, c * k->variance_out_step, k->dtype, variance);
 }
 
-/* Everything that follows from the statistics of a channel; its mean is near + rest. */
-RG_INLINE void end_merge(const rg_batch_norm_merge_args *k, int64_t c, double near, double rest,
+/* Everything that follows from the statistics of a channel; its mean is pivot + rest. */
+RG_INLINE void end_merge(const rg_batch_norm_merge_args *k, int64_t c, double pivot, double rest,
                          double variance, double n)
 {
-    const double mean = (double)(real)(near + rest);
-    rest = (near - mean) + rest;
+    const double mean = (double)(real)(pivot + rest);
+    rest = (pivot - mean) + rest;
     const double s = 1 / __builtin_sqrt(variance + k->epsilon);
     real *m = (real *)k->moments + c;
     m[RG_NORM_MEAN * k->channels] = (real)mean;
@@ -127,7 +127,7 @@ RG_INLINE void merge(const rg_batch_norm_merge_args *k, int64_t begin, int64_t e
             merge_parts(k, first, width, &u);
         for (int64_t c = 0; c < width; c++) {
             if (k->statistics != RG_BATCH_NORM_GIVEN)
-                end_merge(k, first + c, u.near[c], u.mean[c], u.n > 0 ? u.squares[c] / u.n : 0,
+                end_merge(k, first + c, u.pivot[c], u.mean[c], u.n > 0 ? u.squares[c] / u.n : 0,
                           u.n);
             else
                 end_merge(

@@ -38,13 +38,13 @@ static __device__ void return_statistics(const rg_batch_norm_merge_args &k, int6
     store_any(k.variance_out, c * k.variance_out_step, k.dtype, variance);
 }
 
-/* Everything that follows from the statistics of a channel; its mean is near + rest. */
+/* Everything that follows from the statistics of a channel; its mean is pivot + rest. */
 template <rg_dtype T>
-static __device__ void end_merge(const rg_batch_norm_merge_args &k, int64_t c, double near,
+static __device__ void end_merge(const rg_batch_norm_merge_args &k, int64_t c, double pivot,
                                  double rest, double variance, double n)
 {
-    const double mean = (double)(real<T>)(near + rest);
-    rest = (near - mean) + rest;
+    const double mean = (double)(real<T>)(pivot + rest);
+    rest = (pivot - mean) + rest;
     const double s = 1 / sqrt(variance + k.epsilon);
     real<T> *m = (real<T> *)k.moments + c;
     m[RG_NORM_MEAN * k.channels] = (real<T>)mean;
@@ -59,16 +59,16 @@ static __device__ void end_merge(const rg_batch_norm_merge_args &k, int64_t c, d
     return_statistics(k, c, mean + rest, variance, n);
 }
 
-/* Elements of a part, and their mean less `near`. */
+/* Elements of a part, and their mean less `pivot`. */
 template <rg_dtype T>
 static __device__ __forceinline__ double part_mean(const rg_batch_norm_merge_args &k,
-                                                   const real<T> *from, int64_t part, double near,
+                                                   const real<T> *from, int64_t part, double pivot,
                                                    double &n)
 {
     const real<T> *p = from + part * RG_NORM_PARTIAL * k.channels;
     const int64_t left = k.rows - part * k.part;
     n = (double)(left < k.part ? left : k.part);
-    return ((double)p[RG_NORM_NEAR * k.channels] - near) + (double)p[RG_NORM_REST * k.channels];
+    return ((double)p[RG_NORM_PIVOT * k.channels] - pivot) + (double)p[RG_NORM_REST * k.channels];
 }
 
 /* The mean first, then squares around it: nothing is divided on the way. */
@@ -84,14 +84,14 @@ static __global__ void __launch_bounds__(CHANNELS *SHARES)
     const real<T> *from = (const real<T> *)k.partial + c;
     const int64_t parts = inside ? k.parts : 0;
     const double before = (double)k.before, all = (double)k.rows * (parts > 0) + before;
-    double near = parts > 0 ? (double)from[0] : 0, n;
+    double pivot = parts > 0 ? (double)from[0] : 0, n;
     if (inside && k.before > 0)
-        near = m[RG_NORM_MEAN * k.channels];
+        pivot = m[RG_NORM_MEAN * k.channels];
     const double old = counts ? (double)m[RG_NORM_MEAN_REST * k.channels] : 0;
     double mean[1] = { counts ? old * before : 0 }, squares[1] = { 0 };
 #pragma unroll 8
     for (int64_t part = share; part < parts; part += SHARES) {
-        const double own = part_mean<T>(k, from, part, near, n);
+        const double own = part_mean<T>(k, from, part, pivot, n);
         mean[0] += own * n;
     }
     reduce_down<1>(mean, CHANNELS, shared, false);
@@ -102,7 +102,7 @@ static __global__ void __launch_bounds__(CHANNELS *SHARES)
                      (old - mean[0]) * (old - mean[0]) * before;
 #pragma unroll 8
     for (int64_t part = share; part < parts; part += SHARES) {
-        const double away = part_mean<T>(k, from, part, near, n) - mean[0];
+        const double away = part_mean<T>(k, from, part, pivot, n) - mean[0];
         squares[0] +=
             (double)from[(part * RG_NORM_PARTIAL + RG_NORM_SQUARES) * k.channels] + away * away * n;
     }
@@ -113,7 +113,7 @@ static __global__ void __launch_bounds__(CHANNELS *SHARES)
         end_merge<T>(k, c, 0, load_any(k.mean_in, c * k.mean_in_step, k.dtype),
                      load_any(k.variance_in, c * k.variance_in_step, k.dtype), 0);
     else
-        end_merge<T>(k, c, near, mean[0], all > 0 ? squares[0] / all : 0, all);
+        end_merge<T>(k, c, pivot, mean[0], all > 0 ? squares[0] / all : 0, all);
 }
 
 template <rg_dtype T> static void merge(const void *args, const rg_cuda_target *target)

@@ -64,7 +64,7 @@ RG_INLINE bool next_rows(channel_block *b)
 
 /* What is known of each group of a unit. */
 typedef struct group_numbers {
-    double near[RG_CHANNEL_COLUMNS];
+    double pivot[RG_CHANNEL_COLUMNS];
     rg_norm_moments moments[RG_CHANNEL_COLUMNS];
     real mean[RG_CHANNEL_COLUMNS], rest[RG_CHANNEL_COLUMNS], s[RG_CHANNEL_COLUMNS];
     double sum[RG_CHANNEL_COLUMNS], product[RG_CHANNEL_COLUMNS]; /* of h s, and of h s xh */
@@ -72,7 +72,7 @@ typedef struct group_numbers {
 
 /* Mean and squares of each channel of a block, in double. */
 typedef struct channel_moments {
-    double near[RG_CHANNEL_COLUMNS], mean[RG_CHANNEL_COLUMNS], squares[RG_CHANNEL_COLUMNS];
+    double pivot[RG_CHANNEL_COLUMNS], mean[RG_CHANNEL_COLUMNS], squares[RG_CHANNEL_COLUMNS];
 } channel_moments;
 
 /* Joins the rows before the block and those in p. */
@@ -86,12 +86,12 @@ RG_OUTLINE void join_rows(channel_moments *m, const norm_parts *p, const channel
         vstore_full(mean, 0, RG_REAL, vmean);
         vstore_full(squares, 0, RG_REAL, vsquares);
         for (int64_t c = i; c < least(width, i + VLEN); c++) {
-            const double near = (double)p->near[c];
+            const double pivot = (double)p->pivot[c];
             rg_norm_moments all = { (double)rows, (double)mean[c - i], (double)squares[c - i] };
             if (before == 0) {
-                m->near[c] = near;
+                m->pivot[c] = pivot;
             } else {
-                all.mean += near - m->near[c];
+                all.mean += pivot - m->pivot[c];
                 all = rg_norm_join((rg_norm_moments){ (double)before, m->mean[c], m->squares[c] },
                                    all);
             }
@@ -105,16 +105,16 @@ RG_OUTLINE void join_rows(channel_moments *m, const norm_parts *p, const channel
 RG_INLINE void join_channels(group_numbers *g, int64_t group, const channel_moments *m, int64_t c,
                              int64_t count, int64_t rows)
 {
-    const double near = g->moments[group].n > 0 ? g->near[group] : m->near[c];
+    const double pivot = g->moments[group].n > 0 ? g->pivot[group] : m->pivot[c];
     double mean = 0, squares = 0;
     for (int64_t i = c; i < c + count; i++)
-        mean += (m->near[i] - near) + m->mean[i];
+        mean += (m->pivot[i] - pivot) + m->mean[i];
     mean /= (double)count;
     for (int64_t i = c; i < c + count; i++) {
-        const double away = ((m->near[i] - near) + m->mean[i]) - mean;
+        const double away = ((m->pivot[i] - pivot) + m->mean[i]) - mean;
         squares += m->squares[i] + away * away * (double)rows;
     }
-    g->near[group] = near;
+    g->pivot[group] = pivot;
     g->moments[group] = rg_norm_join(
         g->moments[group], (rg_norm_moments){ (double)count * (double)rows, mean, squares });
 }
@@ -128,10 +128,10 @@ RG_INLINE int64_t to_group_end(const group_unit *u, int64_t from, int64_t c, int
 RG_INLINE void finish_group(group_numbers *g, int64_t group, double epsilon)
 {
     const rg_norm_moments m = g->moments[group];
-    const double near = g->near[group], mean = (double)(real)(near + m.mean);
+    const double pivot = g->pivot[group], mean = (double)(real)(pivot + m.mean);
     const double variance = m.n > 0 ? m.squares / m.n : 0;
     g->mean[group] = (real)mean;
-    g->rest[group] = (real)((near - mean) + m.mean);
+    g->rest[group] = (real)((pivot - mean) + m.mean);
     g->s[group] = (real)(1 / __builtin_sqrt(variance + epsilon));
 }
 
@@ -143,7 +143,7 @@ RG_OUTLINE void unit_statistics(const group_unit *u, const rg_channels *s, const
     channel_moments m;
     for (int64_t i = 0; i < u->groups; i++) {
         g->moments[i] = (rg_norm_moments){ 0, 0, 0 };
-        g->near[i] = 0;
+        g->pivot[i] = 0;
     }
     for (int64_t from = 0, width; from < u->width; from += width) {
         channel_block b = block_of(u, from, T);

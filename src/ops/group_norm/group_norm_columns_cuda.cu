@@ -47,13 +47,13 @@ static __device__ void merge_group(const group_tables &k, int64_t image, int64_t
 {
     const real<T> *from = (const real<T> *)k.partial +
                           image * k.parts * RG_NORM_PARTIAL * k.channels + group * k.each;
-    const double near = k.parts > 0 ? (double)from[0] : 0;
+    const double pivot = k.parts > 0 ? (double)from[0] : 0;
     rg_norm_moments all = { 0, 0, 0 };
     for (int64_t i = thread; i < k.parts * k.each; i += WARP) {
         const int64_t part = i / k.each, left = k.rows - part * k.part;
         const real<T> *p = from + part * RG_NORM_PARTIAL * k.channels + i % k.each;
         const rg_norm_moments next = { (double)(left < k.part ? left : k.part),
-                                       ((double)p[RG_NORM_NEAR * k.channels] - near) +
+                                       ((double)p[RG_NORM_PIVOT * k.channels] - pivot) +
                                            (double)p[RG_NORM_REST * k.channels],
                                        (double)p[RG_NORM_SQUARES * k.channels] };
         all = rg_norm_join(all, next);
@@ -61,10 +61,10 @@ static __device__ void merge_group(const group_tables &k, int64_t image, int64_t
     all = join_warp(all);
     if (thread != 0)
         return;
-    const double mean = (double)(real<T>)(near + all.mean);
+    const double mean = (double)(real<T>)(pivot + all.mean);
     const int64_t to = image * k.groups + group;
     ((real<T> *)k.mean)[to] = (real<T>)mean;
-    ((real<T> *)k.rest)[to] = (real<T>)((near - mean) + all.mean);
+    ((real<T> *)k.rest)[to] = (real<T>)((pivot - mean) + all.mean);
     ((real<T> *)k.s)[to] = (real<T>)(1 / sqrt((all.n > 0 ? all.squares / all.n : 0) + k.epsilon));
 }
 

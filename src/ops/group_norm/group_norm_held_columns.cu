@@ -19,14 +19,18 @@ typedef struct held_plan {
     int64_t shared;    /* bytes */
 } held_plan;
 
-/* Tables of a block, a number for each of its channels. */
+/* Tables of a block, a number for each of its channels. Statistics and gradients share two. */
 enum {
     HELD_MEAN,
     HELD_REST,
     HELD_S,
-    HELD_FIRST,  /* sums of g, then offsets; of statistics: near */
-    HELD_SECOND, /* sums of g t, then weights; of statistics: rest */
-    HELD_THIRD,  /* of statistics: squares */
+    HELD_PIVOT,
+    HELD_OFFSET = HELD_PIVOT,
+    HELD_SUM_G = HELD_PIVOT,
+    HELD_PART_REST,
+    HELD_WEIGHT = HELD_PART_REST,
+    HELD_SUM_GT = HELD_PART_REST,
+    HELD_SQUARES,
     HELD_TABLES
 };
 
@@ -114,21 +118,21 @@ merge_held(const rg_group_norm_shape &shape, const held_plan &plan, int64_t imag
     const int thread = (int)threadIdx.x % HELD_WARP, n = plan.channels;
     const double rows = (double)shape.channels.rows.count, all = rows * plan.each;
     each_group(plan, first_channel, shape.channels.channels, [&](int first, int64_t group) {
-        const double near = (double)tables[HELD_FIRST * n + first];
+        const double pivot = (double)tables[HELD_PIVOT * n + first];
         double sum = 0, squares = 0;
         for (int c = first + thread; c < first + plan.each; c += HELD_WARP)
-            sum +=
-                ((double)tables[HELD_FIRST * n + c] - near) + (double)tables[HELD_SECOND * n + c];
+            sum += ((double)tables[HELD_PIVOT * n + c] - pivot) +
+                   (double)tables[HELD_PART_REST * n + c];
         const double away = reduce(sum, HELD_WARP, (double *)nullptr, false) / plan.each;
         for (int c = first + thread; c < first + plan.each; c += HELD_WARP) {
-            const double d = (((double)tables[HELD_FIRST * n + c] - near) +
-                              (double)tables[HELD_SECOND * n + c]) -
+            const double d = (((double)tables[HELD_PIVOT * n + c] - pivot) +
+                              (double)tables[HELD_PART_REST * n + c]) -
                              away;
-            squares += (double)tables[HELD_THIRD * n + c] + d * d * rows;
+            squares += (double)tables[HELD_SQUARES * n + c] + d * d * rows;
         }
         squares = reduce(squares, HELD_WARP, (double *)nullptr, false);
-        const double whole = (double)(real<T>)(near + away);
-        const real<T> low = (real<T>)((near - whole) + away);
+        const double whole = (double)(real<T>)(pivot + away);
+        const real<T> low = (real<T>)((pivot - whole) + away);
         const real<T> scale = (real<T>)(1 / sqrt(squares / all + shape.epsilon));
         for (int c = first + thread; c < first + plan.each; c += HELD_WARP) {
             tables[HELD_MEAN * n + c] = (real<T>)whole;
@@ -143,30 +147,30 @@ merge_held(const rg_group_norm_shape &shape, const held_plan &plan, int64_t imag
     });
 }
 
-/* Statistics of what is held in `own`, whose elements near the mean are in `near`. */
+/* Statistics of what is held in `own`, whose pivots are in `pivot`. */
 template <rg_dtype T>
 static __device__ __forceinline__ void
 held_statistics(const rg_group_norm_shape &shape, const held_plan &plan, const norm_place &w,
-                const uint4 *own, const real<T> near[VLEN<T>], const held_shared<T> &shared,
+                const uint4 *own, const real<T> pivot[VLEN<T>], const held_shared<T> &shared,
                 void *mean, void *rest, void *s)
 {
     real<T> sum[2 * VLEN<T>] = {};
     const int rows = w.left > 0 ? (int)w.end : 0;
 #pragma unroll 4
     for (int row = (int)w.begin; row < rows; row += w.down, own += HELD_THREADS)
-        add_moments<T>(*own, near, sum);
+        add_moments<T>(*own, pivot, sum);
     reduce_down<2 * VLEN<T>>(sum, plan.across, shared.partial, false);
     if ((int)threadIdx.x < plan.across) {
         const real<T> count = (real<T>)shape.channels.rows.count;
-        put_table<T>(shared.tables, HELD_FIRST, plan, near);
+        put_table<T>(shared.tables, HELD_PIVOT, plan, pivot);
 #pragma unroll
         for (int e = 0; e < VLEN<T>; e++) {
             const real<T> part = sum[e] / count, around = fma(-sum[e], part, sum[VLEN<T> + e]);
             sum[e] = part;
             sum[VLEN<T> + e] = around < 0 ? 0 : around;
         }
-        put_table<T>(shared.tables, HELD_SECOND, plan, sum);
-        put_table<T>(shared.tables, HELD_THIRD, plan, sum + VLEN<T>);
+        put_table<T>(shared.tables, HELD_PART_REST, plan, sum);
+        put_table<T>(shared.tables, HELD_SQUARES, plan, sum + VLEN<T>);
     }
     __syncthreads();
     merge_held<T>(shape, plan, w.image, w.c - (threadIdx.x & (plan.across - 1)) * VLEN<T>,
@@ -229,13 +233,13 @@ static __global__ void __launch_bounds__(HELD_THREADS, 3)
     const held_shared<T> shared = held_shared_of<T>(memory, plan, 1);
     const neuron_constants<T> neuron = neuron_constants_in<T>(a.shape.neuron.numbers);
     norm_columns<T> c;
-    real<T> near[VLEN<T>] = {};
+    real<T> pivot[VLEN<T>] = {};
     hold_rows<T, FAST>(s, 0, a.x, w, shared.own);
     if (w.left > 0)
-        choose_near<T, FAST>(s, 0, a.x, w, near);
+        choose_pivots<T, FAST>(s, 0, a.x, w, pivot);
     held_parameters<T>(a.shape.parameters, a.gamma, a.beta, w, c);
     await_copies();
-    held_statistics<T>(a.shape, plan, w, shared.own, near, shared, a.mean, a.rest, a.s);
+    held_statistics<T>(a.shape, plan, w, shared.own, pivot, shared, a.mean, a.rest, a.s);
     held_columns<T>(shared.tables, plan, c);
     const int rows = w.left > 0 ? (int)w.end : 0;
     const uint4 *own = shared.own;
@@ -264,12 +268,12 @@ static __global__ void __launch_bounds__(HELD_THREADS, 3)
     const rg_channels &s = a.shape.channels;
     const norm_place w = norm_place_of<T>(s, plan.across, plan.chunks, blockIdx.x);
     const held_shared<T> shared = held_shared_of<T>(memory, plan, 1);
-    real<T> near[VLEN<T>] = {};
+    real<T> pivot[VLEN<T>] = {};
     hold_rows<T, FAST>(s, 0, a.x, w, shared.own);
     if (w.left > 0)
-        choose_near<T, FAST>(s, 0, a.x, w, near);
+        choose_pivots<T, FAST>(s, 0, a.x, w, pivot);
     await_copies();
-    held_statistics<T>(a.shape, plan, w, shared.own, near, shared, a.mean, a.rest, a.s);
+    held_statistics<T>(a.shape, plan, w, shared.own, pivot, shared, a.mean, a.rest, a.s);
 }
 
 /* ---- gradient ---- */
@@ -287,7 +291,7 @@ static __device__ __forceinline__ void join_held(const rg_group_norm_gradient_ar
         const double rest = tables[HELD_REST * n + first], s = tables[HELD_S * n + first];
         double all = 0, products = 0;
         for (int c = first + thread; c < first + plan.each; c += HELD_WARP) {
-            const double sum = tables[HELD_FIRST * n + c], product = tables[HELD_SECOND * n + c];
+            const double sum = tables[HELD_SUM_G * n + c], product = tables[HELD_SUM_GT * n + c];
             const double xh = s * (product - rest * sum),
                          gamma = gamma_of(a.gamma, a.shape.parameters, first_channel + c);
             all += gamma * sum;
@@ -301,8 +305,8 @@ static __device__ __forceinline__ void join_held(const rg_group_norm_gradient_ar
         products = reduce(products, HELD_WARP, (double *)nullptr, false);
         const double weight = s * (products / m), offset = all / m - rest * weight;
         for (int c = first + thread; c < first + plan.each; c += HELD_WARP) {
-            tables[HELD_FIRST * n + c] = (real<T>)offset;
-            tables[HELD_SECOND * n + c] = (real<T>)weight;
+            tables[HELD_OFFSET * n + c] = (real<T>)offset;
+            tables[HELD_WEIGHT * n + c] = (real<T>)weight;
         }
     });
 }
@@ -324,8 +328,8 @@ held_sums(const rg_group_norm_gradient_args &a, const held_plan &plan, const nor
     }
     reduce_down<2 * VLEN<T>>(sum, plan.across, shared.partial, false);
     if ((int)threadIdx.x < plan.across) {
-        put_table<T>(shared.tables, HELD_FIRST, plan, sum);
-        put_table<T>(shared.tables, HELD_SECOND, plan, sum + VLEN<T>);
+        put_table<T>(shared.tables, HELD_SUM_G, plan, sum);
+        put_table<T>(shared.tables, HELD_SUM_GT, plan, sum + VLEN<T>);
     }
     __syncthreads();
     join_held<T>(a, plan, w.image, w.c - (threadIdx.x & (plan.across - 1)) * VLEN<T>,
@@ -345,24 +349,24 @@ static __global__ void __launch_bounds__(HELD_THREADS, 2)
     const neuron_constants<T> neuron = neuron_constants_in<T>(a.shape.neuron.numbers);
     const int second = plan.slots * HELD_THREADS;
     norm_columns<T> c;
-    real<T> near[VLEN<T>] = {}, offset[VLEN<T>], weight[VLEN<T>];
+    real<T> pivot[VLEN<T>] = {}, offset[VLEN<T>], weight[VLEN<T>];
     hold_rows<T, FAST>(s, 1, a.x, w, shared.own + second);
     hold_rows<T, FAST>(s, 0, a.dy, w, shared.own);
     held_parameters<T>(a.shape.parameters, a.gamma, a.beta, w, c);
     if (!a.has_statistics && w.left > 0)
-        choose_near<T, FAST>(s, 1, a.x, w, near);
+        choose_pivots<T, FAST>(s, 1, a.x, w, pivot);
     if (a.has_statistics)
         take_statistics<T>(a.shape, plan, w, shared.tables, a.mean, a.rest, a.s);
     await_copies();
     if (!a.has_statistics)
-        held_statistics<T>(a.shape, plan, w, shared.own + second, near, shared, a.mean, a.rest,
+        held_statistics<T>(a.shape, plan, w, shared.own + second, pivot, shared, a.mean, a.rest,
                            a.s);
     held_columns<T>(shared.tables, plan, c);
     held_sums<T, NEURON>(a, plan, w, c, neuron, shared);
     if (!a.wants_dx)
         return;
-    get_table<T>(shared.tables, HELD_FIRST, plan, offset);
-    get_table<T>(shared.tables, HELD_SECOND, plan, weight);
+    get_table<T>(shared.tables, HELD_OFFSET, plan, offset);
+    get_table<T>(shared.tables, HELD_WEIGHT, plan, weight);
     const int rows = w.left > 0 ? (int)w.end : 0;
     const uint4 *own = shared.own;
     int64_t to = FAST ? norm_offset<FAST>(s, 2, w, w.begin) : 0;

@@ -23,7 +23,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 2 : 3)
         if (base >= p.last)
             return;
         start_team<T, FAST, SLOTS, R>(s, 0, a.x, p, base, copies + stage * TEAM_STEP);
-        load_near<T, FAST>(k, s, 0, a.x, team_row(p, base, mine), samples);
+        load_samples<T, FAST>(k, s, 0, a.x, team_row(p, base, mine), samples);
     };
     start(p.first, 0);
     int stage = 0;
@@ -31,9 +31,9 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 2 : 3)
         const uint4 *const held = copies + stage * TEAM_STEP;
         row_numbers<T> own;
         await_copies();
-        const real<T> near = near_of<T>(samples);
+        const real<T> pivot = pivot_of<T>(samples);
         start(base + R * p.teams, stage ^ 1);
-        team_statistics<T, FAST, SLOTS, R>(k, p, held, near, shared + stage * SHARED, own);
+        team_statistics<T, FAST, SLOTS, R>(k, p, held, pivot, shared + stage * SHARED, own);
         const int64_t own_row = base + mine * p.teams + p.team;
         if (p.thread < R && own_row < p.last)
             put_statistics<T>(a.mean, a.rest, a.s, own_row, own);

@@ -184,7 +184,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 1   ? 3
         if (k.known)
             next = known_statistics<T>(a, image);
         else
-            load_near<T, FAST>(k, s, 1, a.x, image, samples);
+            load_samples<T, FAST>(k, s, 1, a.x, image, samples);
     };
     start(p.first, 0);
     int stage = 0;
@@ -194,10 +194,10 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 1   ? 3
         row_numbers<T> numbers = next;
         real<T> sum[2 * R] = {}, offset, weight;
         await_copies();
-        const real<T> near = k.known ? 0 : near_of<T>(samples);
+        const real<T> pivot = k.known ? 0 : pivot_of<T>(samples);
         start(base + R * p.teams, stage ^ 1);
         if (!k.known)
-            team_statistics<T, FAST, SLOTS, R>(k, p, x, near, shared + (2 + stage) * SHARED,
+            team_statistics<T, FAST, SLOTS, R>(k, p, x, pivot, shared + (2 + stage) * SHARED,
                                                numbers);
         team_sums<T, FAST, NEURON, SLOTS, R>(k, rows, numbers, own, sum);
         if (!k.wants_dx)

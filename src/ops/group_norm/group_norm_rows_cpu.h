@@ -35,7 +35,7 @@ typedef struct group_rows {
 typedef struct group_row {
     const char *dy, *x;
     char *out; /* or NULL */
-    real near, mean, rest, s;
+    real pivot, mean, rest, s;
     real shift, offset, weight; /* xh = t s + shift; dx = h s - offset + xh weight */
 } group_row;
 
@@ -251,13 +251,13 @@ RG_INLINE row_sums row_fused(row_step *step, row_rest *rest, row_step *sums, row
 
 /* ---- statistics ---- */
 
-/* Sums of x - near, and of its squares. */
+/* Sums of x - pivot, and of its squares. */
 RG_INLINE void row_moments_step(const group_rows *k, const group_row *r, row_sums *q,
                                 channel_pair p, const rg_dtype T)
 {
     const vpair x = row_load(k, r->x, k->x_step, p, T);
-    const vreal near = vset(r->near);
-    const vpair d = keep_some((vpair){ x.a - near, x.b - near }, p.n, T, true);
+    const vreal pivot = vset(r->pivot);
+    const vpair d = keep_some((vpair){ x.a - pivot, x.b - pivot }, p.n, T, true);
     add_products(&q->a, &q->b, d, d);
 }
 ROW_REST(row_moments)
@@ -284,10 +284,10 @@ RG_INLINE real middle_element(const group_rows *k, const group_row *r, const rg_
 
 RG_OUTLINE void end_moments(const group_rows *k, group_row *r, const row_sums *q, double epsilon)
 {
-    const double sum = end_sum(q->a), rest = sum * k->each, near = (double)r->near;
-    const double around = end_sum(q->b) - sum * rest, mean = (double)(real)(near + rest);
+    const double sum = end_sum(q->a), rest = sum * k->each, pivot = (double)r->pivot;
+    const double around = end_sum(q->b) - sum * rest, mean = (double)(real)(pivot + rest);
     r->mean = (real)mean;
-    r->rest = (real)((near - mean) + rest);
+    r->rest = (real)((pivot - mean) + rest);
     r->s = (real)(1 / __builtin_sqrt((around < 0 ? 0 : around * k->each) + epsilon));
 }
 

@@ -16,8 +16,8 @@ template <rg_dtype T, bool FAST>
 static __device__ row_numbers<T> row_statistics(const row_call &k, const void *x, int64_t at,
                                                 int64_t step, int thread, real<T> *shared)
 {
-    const real<T> near = middle_of(load<T>(x, at), load<T>(x, at + k.each / 2 * step),
-                                   load<T>(x, at + (k.each - 1) * step));
+    const real<T> pivot = middle_of(load<T>(x, at), load<T>(x, at + k.each / 2 * step),
+                                    load<T>(x, at + (k.each - 1) * step));
     long_chain<real<T>, 2> chain; /* of vectors */
     for (int64_t c = (int64_t)thread * VLEN<T>; c < k.each;
          c += (int64_t)k.threads_per_row * VLEN<T>, chain.count()) {
@@ -26,7 +26,7 @@ static __device__ row_numbers<T> row_statistics(const row_call &k, const void *x
         load_columns<T, FAST>(x, at + c * step, step, left, d);
 #pragma unroll
         for (int e = 0; e < VLEN<T>; e++) {
-            d[e] = e < left ? d[e] - near : 0;
+            d[e] = e < left ? d[e] - pivot : 0;
             chain.run[0] += d[e];
             chain.run[1] = fma(d[e], d[e], chain.run[1]);
         }
@@ -38,8 +38,8 @@ static __device__ row_numbers<T> row_statistics(const row_call &k, const void *x
     __syncthreads(); /* before `shared` is written again */
     const double n = (double)k.each, rest = (double)sum / n;
     const double around = (double)squares - (double)sum * rest;
-    const double mean = (double)(real<T>)((double)near + rest);
-    return { (real<T>)mean, (real<T>)(((double)near - mean) + rest),
+    const double mean = (double)(real<T>)((double)pivot + rest);
+    return { (real<T>)mean, (real<T>)(((double)pivot - mean) + rest),
              (real<T>)(1 / sqrt((around < 0 ? 0 : around / n) + k.epsilon)) };
 }
 

@@ -30,7 +30,7 @@ RG_INLINE void place_forward(const rg_group_norm_args *k, const group_rows *all,
     const int64_t c = group * all->count;
     r->x = at(image_at(k->x, s, 0, image, T), c * all->x_step, T);
     r->out = (char *)(uintptr_t)at(image_at(k->y, s, 1, image, T), c * all->out_step, T);
-    r->near = middle_element(all, r, T);
+    r->pivot = middle_element(all, r, T);
 }
 
 /* Its statistics, which are kept; `to` is its number. */

@@ -78,7 +78,7 @@ RG_OUTLINE row_sums row_sums_total(const group_rows *k, const group_row *r, rg_d
 
 RG_INLINE void row_statistics(const group_rows *k, group_row *r, double epsilon, rg_dtype T)
 {
-    r->near = middle_element(k, r, T);
+    r->pivot = middle_element(k, r, T);
     const row_sums q = row_moments_total(k, r, T);
     end_moments(k, r, &q, epsilon);
 }

@@ -80,9 +80,9 @@ static __device__ __forceinline__ void start_team(const rg_channels &s, int t, c
 
 /* The first three elements of a row of x: their median is the shift of the variance. */
 template <rg_dtype T, bool FAST>
-static __device__ __forceinline__ void load_near(const row_call &k, const rg_channels &s, int t,
-                                                 const void *x, int64_t image,
-                                                 element<T> samples[3])
+static __device__ __forceinline__ void load_samples(const row_call &k, const rg_channels &s, int t,
+                                                    const void *x, int64_t image,
+                                                    element<T> samples[3])
 {
     const int64_t from = image_offset<FAST>(s, t, image);
     const int last = (int)k.each - 1;
@@ -91,7 +91,8 @@ static __device__ __forceinline__ void load_near(const row_call &k, const rg_cha
         samples[i] = ((const element<T> *)x)[from + (last < i ? last : i) * s.step[t]];
 }
 
-template <rg_dtype T> static __device__ __forceinline__ real<T> near_of(const element<T> samples[3])
+template <rg_dtype T>
+static __device__ __forceinline__ real<T> pivot_of(const element<T> samples[3])
 {
     return middle_of(to_real<T>(samples[0]), to_real<T>(samples[1]), to_real<T>(samples[2]));
 }
@@ -151,17 +152,17 @@ template <int R, class REAL> static __device__ __forceinline__ REAL own_of(const
     return own;
 }
 
-/* Statistics of R rows. One thread of R owns a row: it has what belongs to the row, as `near` and
+/* Statistics of R rows. One thread of R owns a row: it has what belongs to the row, as `pivot` and
  * what follows from its sums, and the others ask for it. */
 template <rg_dtype T, bool FAST, int SLOTS, int R>
 static __device__ __forceinline__ void
-team_statistics(const row_call &k, const team_place<SLOTS> &p, const uint4 *held, real<T> near,
+team_statistics(const row_call &k, const team_place<SLOTS> &p, const uint4 *held, real<T> pivot,
                 real<T> *shared, row_numbers<T> &own)
 {
     real<T> sum[2 * R] = {};
 #pragma unroll
     for (int r = 0; r < R; r++) {
-        const real<T> about = __shfl_sync(~0u, near, r, R);
+        const real<T> about = __shfl_sync(~0u, pivot, r, R);
 #pragma unroll
         for (int i = 0; i < SLOTS; i++) {
             real<T> d[VLEN<T>];
@@ -177,7 +178,7 @@ team_statistics(const row_call &k, const team_place<SLOTS> &p, const uint4 *held
         }
     }
     reduce_team<2 * R>(sum, k.threads_per_row, shared);
-    const double all = (double)own_of<R>(sum), about = (double)near;
+    const double all = (double)own_of<R>(sum), about = (double)pivot;
     const double rest = all * k.inverse;
     const double around = fma(-all, rest, (double)own_of<R>(sum + R));
     const double mean = (double)(real<T>)(about + rest);

@@ -111,10 +111,10 @@ static __global__ void __launch_bounds__(NORM_THREADS, 3)
     const norm_place w = norm_place_of<T>(s, across, chunks, first * chunks + blockIdx.x);
     const void *const data[] = { x };
     auto own = find_rows<T, FAST>(s, data, w, memory);
-    real<T> near[VLEN<T>] = {}, sum[2 * VLEN<T>] = {};
+    real<T> pivot[VLEN<T>] = {}, sum[2 * VLEN<T>] = {};
     if (w.left > 0)
-        choose_near<T, FAST>(s, 0, x, w, near);
-    each_row(own, s, data, w, [&](int, const uint4 *held) { add_moments<T>(held[0], near, sum); });
+        choose_pivots<T, FAST>(s, 0, x, w, pivot);
+    each_row(own, s, data, w, [&](int, const uint4 *held) { add_moments<T>(held[0], pivot, sum); });
     __syncthreads(); /* before `memory` is written again */
     reduce_down<2 * VLEN<T>>(sum, across, (real<T> *)memory, false);
     if (threadIdx.x >= across)
@@ -124,7 +124,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, 3)
         (real<T> *)partial + (w.image * s.parts + w.part) * RG_NORM_PARTIAL * s.channels + w.c;
     for (int e = 0; e < w.left; e++) {
         const real<T> rest = sum[e] / rows, around = fma(-sum[e], rest, sum[VLEN<T> + e]);
-        to[RG_NORM_NEAR * s.channels + e] = near[e];
+        to[RG_NORM_PIVOT * s.channels + e] = pivot[e];
         to[RG_NORM_REST * s.channels + e] = rest;
         to[RG_NORM_SQUARES * s.channels + e] = around < 0 ? 0 : around;
     }

@@ -161,8 +161,8 @@ template <class REAL> static __device__ __forceinline__ REAL middle_of(REAL a, R
 
 /* The element in the middle of the first three of each channel. */
 template <rg_dtype T, bool FAST>
-static __device__ __forceinline__ void choose_near(const rg_channels &s, int t, const void *x,
-                                                   const norm_place &w, real<T> near[VLEN<T>])
+static __device__ __forceinline__ void choose_pivots(const rg_channels &s, int t, const void *x,
+                                                     const norm_place &w, real<T> pivot[VLEN<T>])
 {
     real<T> a[3][VLEN<T>];
     const int64_t first = w.part * s.part;
@@ -173,19 +173,19 @@ static __device__ __forceinline__ void choose_near(const rg_channels &s, int t, 
     }
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++)
-        near[e] = middle_of(a[0][e], a[1][e], a[2][e]);
+        pivot[e] = middle_of(a[0][e], a[1][e], a[2][e]);
 }
 
-/* Sums of a vector less `near`, and of its squares. */
+/* Sums of a vector less `pivot`, and of its squares. */
 template <rg_dtype T>
-static __device__ __forceinline__ void add_moments(const uint4 &held, const real<T> near[VLEN<T>],
+static __device__ __forceinline__ void add_moments(const uint4 &held, const real<T> pivot[VLEN<T>],
                                                    real<T> sum[2 * VLEN<T>])
 {
     real<T> d[VLEN<T>];
     unpack<T>(held, d);
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++) {
-        d[e] -= near[e];
+        d[e] -= pivot[e];
         sum[e] += d[e];
         sum[VLEN<T> + e] = fma(d[e], d[e], sum[VLEN<T> + e]);
     }

@@ -25,9 +25,9 @@ enum { RG_NORM_UNIT = 64 };
 /* Statistics, in real: the mean is the sum of two numbers; s is 1 / sqrt(variance + epsilon). */
 enum { RG_NORM_MEAN, RG_NORM_MEAN_REST, RG_NORM_VARIANCE, RG_NORM_S, RG_NORM_MOMENTS };
 
-/* Statistics of a part, in real: a number near the mean, the mean less that, and the sum of
- * squares around the mean. */
-enum { RG_NORM_NEAR, RG_NORM_REST, RG_NORM_SQUARES, RG_NORM_PARTIAL };
+/* Statistics of a part, in real: a pivot, which is an element close to the mean; the mean minus the
+ * pivot; the sum of squared deviations from the mean. */
+enum { RG_NORM_PIVOT, RG_NORM_REST, RG_NORM_SQUARES, RG_NORM_PARTIAL };
 
 /* What dx is made of, in real, with t = x less the first number of the mean:
  *

@@ -53,9 +53,9 @@ RG_INLINE void add_products(vpair *sum, vpair *products, vpair a, vpair b)
 
 /* ---- statistics ---- */
 
-/* Sums of x - near and of its squares, for each column. */
+/* Sums of x - pivot and of its squares, for each column. */
 typedef struct norm_parts {
-    real near[CHANNEL_BUFFER], sum[CHANNEL_BUFFER], squares[CHANNEL_BUFFER];
+    real pivot[CHANNEL_BUFFER], sum[CHANNEL_BUFFER], squares[CHANNEL_BUFFER];
     real all[CHANNEL_BUFFER], all_squares[CHANNEL_BUFFER]; /* of the pieces before */
 } norm_parts;
 
@@ -65,16 +65,16 @@ RG_INLINE real chain_rows(const rg_channels *s, int64_t rows, int64_t chain)
     return (real)((rows + s->chains - 1 - chain) / s->chains);
 }
 
-/* The mean less `near` of VLEN channels from i on, over all chains. There may be hundreds of them,
+/* The mean less `pivot` of VLEN channels from i on, over all chains. There may be hundreds of them,
  * so the sum keeps what rounding takes from it. */
-RG_INLINE vreal join_means(const norm_parts *p, const channel_block *b, int64_t i, vreal near)
+RG_INLINE vreal join_means(const norm_parts *p, const channel_block *b, int64_t i, vreal pivot)
 {
     const rg_channels *s = b->s;
     const int64_t rows = b->end - b->begin;
     vreal total = vset(0), lost = vset(0);
     for (int64_t chain = 0; chain < least(s->chains, rows); chain++) {
         const int64_t c = chain * b->width + i;
-        const vreal term = vfma(vload_full(p->near, c, RG_REAL) - near,
+        const vreal term = vfma(vload_full(p->pivot, c, RG_REAL) - pivot,
                                 vset(chain_rows(s, rows, chain)), vload_full(p->all, c, RG_REAL));
         const vreal next = total + term, back = next - total;
         lost += (total - (next - back)) + (term - back);
@@ -84,21 +84,21 @@ RG_INLINE vreal join_means(const norm_parts *p, const channel_block *b, int64_t 
 }
 
 /* What sum_parts has found, all chains together: for VLEN channels from i on, the mean less
- * p->near, and the sum of squares around it. */
+ * p->pivot, and the sum of squares around it. */
 RG_INLINE void join_chains(const norm_parts *p, const channel_block *b, int64_t i, vreal *mean,
                            vreal *squares)
 {
     const rg_channels *s = b->s;
     const int64_t rows = b->end - b->begin;
-    const vreal near = vload_full(p->near, i, RG_REAL);
-    *mean = join_means(p, b, i, near);
+    const vreal pivot = vload_full(p->pivot, i, RG_REAL);
+    *mean = join_means(p, b, i, pivot);
     *squares = vset(0);
     for (int64_t chain = 0; chain < least(s->chains, rows); chain++) {
         const int64_t c = chain * b->width + i;
         const vreal n = vset(chain_rows(s, rows, chain));
         const vreal sum = vload_full(p->all, c, RG_REAL), rest = sum / n;
         const vreal around = vfma(-sum, rest, vload_full(p->all_squares, c, RG_REAL));
-        const vreal away = ((vload_full(p->near, c, RG_REAL) - near) + rest) - *mean;
+        const vreal away = ((vload_full(p->pivot, c, RG_REAL) - pivot) + rest) - *mean;
         *squares += vselect(around < 0, vset(0), around) + away * away * n;
     }
 }

@@ -25,14 +25,14 @@ RG_INLINE void parts_step(void *context, const channel_run *r, channel_pair p, c
 {
     norm_parts *parts = context;
     const int64_t c = r->column + p.i;
-    const vpair near = vload_pair(parts->near, c, RG_REAL, false);
+    const vpair pivot = vload_pair(parts->pivot, c, RG_REAL, false);
     vpair sum = vload_pair(parts->sum, c, RG_REAL, false);
     vpair squares = vload_pair(parts->squares, c, RG_REAL, false);
 #pragma GCC unroll 2
     for (int j = 0; j < p.rows; j++) {
         const vpair x = load_channels(&r[j], 0, p, T);
         /* columns after the end belong to others */
-        const vpair d = keep_some((vpair){ x.a - near.a, x.b - near.b }, p.n, T, r[j].any_order);
+        const vpair d = keep_some((vpair){ x.a - pivot.a, x.b - pivot.b }, p.n, T, r[j].any_order);
         add_products(&sum, &squares, d, d);
     }
     vstore_pair(parts->sum, c, RG_REAL, sum, false, false);
@@ -58,7 +58,7 @@ RG_INLINE vreal middle_of(vreal a, vreal b, vreal c)
 
 /* The shift of the shifted-data variance: the median of the first three elements of each column.
  * Equal elements leave nothing to sum. */
-static void choose_near(norm_parts *p, const channel_block *b, const void *x)
+static void choose_pivots(norm_parts *p, const channel_block *b, const void *x)
 {
     const rg_channels *s = b->s;
     const rg_dtype T = b->dtype;
@@ -75,7 +75,8 @@ static void choose_near(norm_parts *p, const channel_block *b, const void *x)
             for (int k = 0; k < 3; k++)
                 each[k] =
                     load_groups(at(r[k].in[0], i * s->step[0], T), s->step[0], n, T, s->dense);
-            vstore(p->near, chain * b->width + i, n, RG_REAL, middle_of(each[0], each[1], each[2]));
+            vstore(p->pivot, chain * b->width + i, n, RG_REAL,
+                   middle_of(each[0], each[1], each[2]));
         }
     }
 }
@@ -84,13 +85,13 @@ static void sum_parts(norm_parts *p, const channel_block *b, const void *x)
 {
     const int64_t all = b->s->chains * b->width;
     const size_t bytes = (size_t)(all + CHANNEL_PAIR) * sizeof(real);
-    memset(p->near, 0, bytes);
+    memset(p->pivot, 0, bytes);
     memset(p->sum, 0, bytes);
     memset(p->squares, 0, bytes);
     memset(p->all, 0, bytes);
     memset(p->all_squares, 0, bytes);
-    choose_near(p, b, x);
-    order_columns(p->near, b, false);
+    choose_pivots(p, b, x);
+    order_columns(p->pivot, b, false);
     const void *const data[] = { x };
     channel_block rest = *b, piece;
     while (next_piece(&rest, &piece)) {
@@ -98,7 +99,7 @@ static void sum_parts(norm_parts *p, const channel_block *b, const void *x)
         end_piece(p->all, p->sum, all);
         end_piece(p->all_squares, p->squares, all);
     }
-    order_columns(p->near, b, true);
+    order_columns(p->pivot, b, true);
     order_columns(p->all, b, true);
     order_columns(p->all_squares, b, true);
 }
