@@ -141,20 +141,20 @@ static rg_status finish_line(bench *b, const rg_bench_row *row, rg_bench_line *l
 static rg_status measure(bench *b, rg_bench_row *row)
 {
     enum {
-        SMALL = 1 << 20,
-        MANY = 100
-    }; /* bytes; calls, so that a round outlasts the clock's step */
+        SMALL_BYTES = 1 << 20,
+        CALLS_PER_LINE = 100 /* so that a round outlasts the clock's step */
+    };
     const double seconds = b->request->seconds;
     rg_bench_line line = { .mode = { .calls = 1, .commits = 1 } };
     RG_TRY(find_peak(b, row, &line.peak_gflop_s));
     double among_many = 0;
-    if (row->bytes < SMALL && !row->replay) {
-        line.mode = (rg_bench_mode){ .calls = MANY, .commits = 1 };
+    if (row->bytes < SMALL_BYTES && !row->replay) {
+        line.mode = (rg_bench_mode){ .calls = CALLS_PER_LINE, .commits = 1 };
         line.note = "100 calls";
         RG_TRY(measure_line(b, row, &line));
         RG_TRY(finish_line(b, row, &line));
         among_many = line.result.ms;
-        line.mode = (rg_bench_mode){ .calls = 1, .commits = MANY };
+        line.mode = (rg_bench_mode){ .calls = 1, .commits = CALLS_PER_LINE };
         line.note = "1 call";
     } else if (b->gpu) {
         RG_TRY(rg_bench_gpu_mode(row, seconds, &line.mode));

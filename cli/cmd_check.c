@@ -125,14 +125,14 @@ static rg_status open_isas(const request *r, isa_list *l)
 
 static bool is_wanted(const request *r, const rg_case *c, int64_t count)
 {
-    enum { SMALL = 20000, LARGE = 10 << 20 }; /* elements */
+    enum { SMALL_ELEMENTS = 20000, LARGE_ELEMENTS = 10 << 20 };
     const bool timed = c->flags & (RG_CASE_BENCH | RG_CASE_BENCH_GPU);
-    const bool large = count > LARGE || c->flags & RG_CASE_LONG;
+    const bool large = count > LARGE_ELEMENTS || c->flags & RG_CASE_LONG;
     if (r->name != NULL)
         return strcmp(r->name, c->name) == 0;
     if (r->is_long)
         return large && !timed;
-    return r->quick || timed ? count <= SMALL && !large : !large;
+    return r->quick || timed ? count <= SMALL_ELEMENTS && !large : !large;
 }
 
 /* One line for each case: hashes of the bits of y, dx and dx with `add`, 0 where there is none. */

@@ -110,10 +110,10 @@ rg_status rg_guarded_make_view(rg_device *device, const rg_tensor_desc *desc, in
                                const double *values, rg_guarded *guarded)
 {
     *guarded = (rg_guarded){ .desc = *desc };
-    size_t reach;
-    RG_TRY(rg_shape_check(&guarded->desc, "check", &reach));
+    size_t extent;
+    RG_TRY(rg_shape_check(&guarded->desc, "check", &extent));
     const size_t front = rg_dtype_size(desc->dtype) * (size_t)shift;
-    guarded->bytes = reach + GUARD + guard_behind(desc) + front;
+    guarded->bytes = extent + GUARD + guard_behind(desc) + front;
     guarded->memory = aligned_alloc(64, (guarded->bytes + 63) / 64 * 64);
     guarded->before = malloc(guarded->bytes);
     guarded->kept = malloc(guarded->bytes);

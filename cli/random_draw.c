@@ -178,9 +178,9 @@ static bool draw_once(const rg_op_test *test, rg_draw *d, rg_random_case *c)
     const int32_t inputs = rg_op_inputs(op, desc), outputs = rg_op_outputs(op, desc);
     for (int32_t i = 1; i < inputs && test->draw == NULL; i++)
         d->x[i] = d->x[0];
-    size_t reach;
+    size_t extent;
     for (int32_t i = 0; i < inputs; i++) {
-        if (rg_shape_check(&d->x[i], "random", &reach) != RG_OK)
+        if (rg_shape_check(&d->x[i], "random", &extent) != RG_OK)
             return false;
     }
     if (op->shapes(desc, d->x, y) != RG_OK || !is_cheap(test, d, inputs, outputs, y))

@@ -173,7 +173,8 @@ bool rg_net_define_node(const rg_net *net, const rg_net_node *node, rg_net_numbe
 
 /* ---- the backward pass ---- */
 
-static void reach(const rg_net *net, rg_net_numbers *n, int32_t pass, int32_t v, const double *more)
+static void add_upstream(const rg_net *net, rg_net_numbers *n, int32_t pass, int32_t v,
+                         const double *more)
 {
     const int64_t count = rg_shape_count(&net->values[v].desc[0]);
     if (n->grad[pass][v] == NULL)
@@ -207,7 +208,7 @@ static bool go_back(const rg_net *net, const rg_net_node *node, rg_net_numbers *
         if (dx[i] != NULL && done && net->values[v].needed) {
             disturb(dx[i], rg_shape_count(&net->values[v].desc[0]), noise,
                     seed + 1000 + 8 * (uint64_t)(node - net->nodes) + (uint64_t)i, false);
-            reach(net, n, pass, v, dx[i]);
+            add_upstream(net, n, pass, v, dx[i]);
         }
         free(dx[i]);
     }
@@ -221,7 +222,7 @@ bool rg_net_define_backward(const rg_net *net, rg_net_numbers *n, int32_t pass, 
     for (int32_t l = 0; l < net->losses_count; l++) {
         const rg_net_mark *loss = &net->losses[l];
         if (loss->pass == pass && net->keep[loss->item] && net->values[loss->value].needed) {
-            reach(net, n, pass, loss->value, loss->dy >= 0 ? n->at[loss->dy] : NULL);
+            add_upstream(net, n, pass, loss->value, loss->dy >= 0 ? n->at[loss->dy] : NULL);
             disturb(n->grad[pass][loss->value], rg_shape_count(&net->values[loss->value].desc[0]),
                     noise, seed + 2000 + (uint64_t)l, false);
         }

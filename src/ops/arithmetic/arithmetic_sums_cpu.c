@@ -11,7 +11,8 @@
 /* Elements of a run at most: those of a block of columns, or whole lanes of a row. */
 enum { RUN = RG_BLOCK_GROUPS };
 
-/* Room for what does not lie in a straight line: dy, a, b, and the gradient of the other operand.
+/* Scratch for what does not lie in a straight line: dy, a, b, and the gradient of the other
+ * operand.
  */
 typedef struct buffer {
     real data[RG_SUMS_TENSORS][RUN + VLEN];

@@ -6,7 +6,7 @@
 static bool accepts(const rg_call *call, const void *request)
 {
     (void)request;
-    return rg_channels_are_few(rg_batch_norm_channels_of(call->x[0]));
+    return rg_channels_are_short(rg_batch_norm_channels_of(call->x[0]));
 }
 
 static rg_status record(rg_call *call, const void *request)

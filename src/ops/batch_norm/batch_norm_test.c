@@ -30,7 +30,7 @@ static double outlier(int64_t i)
     return i < 5 ? 500 : (double)(i * 29 % 64) / 32 - 1;
 }
 
-#define FAR            \
+#define HUGE_VALUES    \
     {                  \
         .at = far_away \
     }
@@ -88,7 +88,7 @@ static const rg_case cases[] = {
       .fields = "epsilon=1e-5",
       .x = "11,13,7 7 7",
       .only = 1 << RG_F32 | 1 << RG_F64,
-      .x_fill = { FAR } },
+      .x_fill = { HUGE_VALUES } },
     { .name = "outlier",
       .fields = "epsilon=1e-5",
       .x = "41,19,5 5 5",

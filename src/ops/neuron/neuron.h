@@ -93,8 +93,8 @@ typedef struct rg_neuron_gradient_args {
 } rg_neuron_gradient_args;
 
 /* prelu: a unit is a block of channels of a part of the rows. Where there are few channels,
- * `lanes` rows are taken at once, their channels side by side; row r of a part adds to sums of
- * its own, those of lane r % lanes. All of this follows from the shape. */
+ * several rows are taken at once, and their channels are adjacent; row r of a part adds to sums
+ * number r % rows_at_once. All of this follows from the shape. */
 enum { RG_PRELU_TENSORS = 3 };
 typedef struct rg_prelu_shape {
     rg_walk rows;                   /* all dimensions but the last */
@@ -102,7 +102,7 @@ typedef struct rg_prelu_shape {
     int64_t slope_step;
     int64_t channels, block, blocks; /* in all, of a unit, units of a part */
     int64_t part, parts;             /* rows of a part, parts */
-    int64_t lanes;
+    int64_t rows_at_once;
     bool dense;  /* every step is 1 */
     bool joined; /* and every row follows the one before */
     bool stream; /* the result goes past the cache */

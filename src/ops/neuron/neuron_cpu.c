@@ -155,7 +155,7 @@ RG_INLINE void prelu_steps(const prelu_run *r, int64_t count, const rg_dtype T, 
 RG_OUTLINE void prelu_slopes(const rg_prelu_shape *s, const void *slope, int64_t first,
                              int64_t width, rg_dtype T, real *to)
 {
-    for (int64_t lane = 0; lane < s->lanes; lane++)
+    for (int64_t lane = 0; lane < s->rows_at_once; lane++)
         for (int64_t c = 0; c < width; c++)
             to[lane * width + c] = load_one(slope, (first + c) * s->slope_step, T);
 }
@@ -169,7 +169,7 @@ RG_OUTLINE void prelu_end_piece(real *total, real *sum, int64_t count)
     }
 }
 
-/* All rows of a part, `lanes` at a time; what is left of each lane's sums is in r.total. */
+/* All rows of a part, `rows_at_once` at a time; what is left of each lane's sums is in r.total. */
 RG_INLINE void prelu_rows(const rg_prelu_shape *s, prelu_run r, const void *const data[],
                           int64_t part, int64_t first, int64_t width, const rg_dtype T,
                           const bool gradient)
@@ -180,7 +180,7 @@ RG_INLINE void prelu_rows(const rg_prelu_shape *s, prelu_run r, const void *cons
     const int64_t end = least(s->rows.count, (part + 1) * s->part);
     int64_t groups = 0;
     for (int64_t row = part * s->part, rows; row < end; row += rows) {
-        const int64_t all = least(s->lanes, end - row), taken = s->joined ? all : 1;
+        const int64_t all = least(s->rows_at_once, end - row), taken = s->joined ? all : 1;
         rows = all;
         for (int64_t lane = 0; lane < all; lane += taken) {
             int64_t offset[RG_WALK_TENSORS];
@@ -194,7 +194,7 @@ RG_INLINE void prelu_rows(const rg_prelu_shape *s, prelu_run r, const void *cons
             prelu_steps(&r, taken * width, T, gradient);
         }
         if (r.wants_sum && (++groups % PRELU_PIECE == 0 || row + rows >= end))
-            prelu_end_piece(r.total, sum, s->lanes * width);
+            prelu_end_piece(r.total, sum, s->rows_at_once * width);
     }
 }
 
@@ -203,7 +203,7 @@ RG_OUTLINE void prelu_end_part(const rg_prelu_shape *s, const real *total, int64
 {
     for (int64_t c = 0; c < width; c++) {
         double sum = 0;
-        for (int64_t lane = 0; lane < s->lanes; lane++)
+        for (int64_t lane = 0; lane < s->rows_at_once; lane++)
             sum += (double)total[lane * width + c];
         to[c] = (real)sum;
     }

@@ -242,7 +242,7 @@ NEURON_SLOPE(logarithm)
 
 #define RG_GELU_LINEAR 1.59576912160573071175 /* 2 sqrt(2 / pi) */
 #define RG_GELU_CUBIC  0.07135481627260024877 /* 0.044715 of that */
-#define RG_GELU_FAR    30                     /* e^-u(x) is 0, or infinity */
+#define RG_GELU_LIMIT  30                     /* e^-u(x) is 0, or infinity */
 
 NEURON_VALUE(gelu)
 {
@@ -264,7 +264,7 @@ NEURON_VALUE(gelu_tanh)
 NEURON_SLOPE(gelu_tanh)
 {
     const vreal cubic = vset((real)RG_GELU_CUBIC), linear = vset((real)RG_GELU_LINEAR);
-    const vreal t = vmax(vset(-RG_GELU_FAR), vmin(vset(RG_GELU_FAR), from)), tt = t * t;
+    const vreal t = vmax(vset(-RG_GELU_LIMIT), vmin(vset(RG_GELU_LIMIT), from)), tt = t * t;
     const vreal u = t * vfma(cubic, tt, linear), du = vfma(3 * cubic, tt, linear);
     vreal slope;
     const vreal s = sigmoid_and_slope(u, &slope, brief);

@@ -29,9 +29,9 @@ static double huge(int64_t i)
 #define ABOVE_0 .x_fill = { { 0.125, 4 } }
 #define EXACT   .x_fill = { { .at = quarters } }
 /* Too far apart for finite differences, which double is checked by. */
-#define FAR     .only = ~(1u << RG_F64), .x_fill = { { .at = huge } }
-#define SPECIAL .x_fill = { { .at = special } }
-#define BOTH    .x_fill = { { .at = special } }, .dy_fill = { .at = special }
+#define HUGE_VALUES .only = ~(1u << RG_F64), .x_fill = { { .at = huge } }
+#define SPECIAL     .x_fill = { { .at = special } }
+#define BOTH        .x_fill = { { .at = special } }, .dy_fill = { .at = special }
 
 /* A number whose sums are rounded in one direction for long. */
 static double tenth(int64_t i)
@@ -121,18 +121,18 @@ static const rg_case cases[] = {
     { "logarithm-small-base", "kind=logarithm a=-0.5 b=1.5 c=0.5", "5,37" },
     { "gelu", "kind=gelu", "5,37", .x_fill = { { -6, 6 } } },
     { "gelu-near", "kind=gelu", "3,7,5,21" },
-    { "gelu-far", "kind=gelu", "5,37", FAR },
+    { "gelu-far", "kind=gelu", "5,37", HUGE_VALUES },
     { "gelu-tanh", "kind=gelu_tanh", "5,37", .x_fill = { { -6, 6 } } },
     { "gelu-tanh-near", "kind=gelu_tanh", "3,7,5,21" },
-    { "gelu-tanh-far", "kind=gelu_tanh", "5,37", FAR },
+    { "gelu-tanh-far", "kind=gelu_tanh", "5,37", HUGE_VALUES },
     { "swish", "kind=swish", "5,37", WIDE },
     { "swish-quick-gelu", "kind=swish a=1.702", "3,7,5,21" },
     { "swish-negative", "kind=swish a=-1.702", "5,37" },
-    { "far-sigmoid", "kind=sigmoid", "5,37", FAR },
-    { "far-tanh", "kind=tanh", "5,37", FAR },
-    { "far-softplus", "kind=softplus", "5,37", FAR },
-    { "far-elu", "kind=elu", "5,37", FAR },
-    { "far-swish", "kind=swish", "5,37", FAR },
+    { "far-sigmoid", "kind=sigmoid", "5,37", HUGE_VALUES },
+    { "far-tanh", "kind=tanh", "5,37", HUGE_VALUES },
+    { "far-softplus", "kind=softplus", "5,37", HUGE_VALUES },
+    { "far-elu", "kind=elu", "5,37", HUGE_VALUES },
+    { "far-swish", "kind=swish", "5,37", HUGE_VALUES },
     { "overflow", "kind=tanh a=70000", "5,37", RG_CASE_FORWARD, .only = 1 << RG_F16 },
 
     { "prelu", "kind=prelu", "5,37 37" },

@@ -15,9 +15,9 @@ static void cut(rg_prelu_shape *s)
     const int64_t rows = s->rows.count, channels = rg_max(s->channels, 1);
     s->block = channels < RG_BLOCK_GROUPS ? channels : RG_BLOCK_GROUPS;
     s->blocks = rg_ceil_div(s->channels, s->block);
-    s->lanes = RG_BLOCK_GROUPS / s->block;
+    s->rows_at_once = RG_BLOCK_GROUPS / s->block;
     s->part = rg_max(rg_max(ELEMENTS / channels, ROWS), rg_ceil_div(rows, PARTS));
-    s->part = s->part < MOST_ROWS * s->lanes ? s->part : MOST_ROWS * s->lanes;
+    s->part = s->part < MOST_ROWS * s->rows_at_once ? s->part : MOST_ROWS * s->rows_at_once;
     s->parts = rg_ceil_div(rows, s->part);
 }
 

@@ -44,7 +44,7 @@ rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, i
     return s;
 }
 
-bool rg_channels_are_few(int64_t channels)
+bool rg_channels_are_short(int64_t channels)
 {
     return 2 * channels <= ROW_ELEMENTS;
 }

@@ -30,7 +30,7 @@ rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, i
                              bool chained);
 
 /* Whether rows of so many channels are short. */
-bool rg_channels_are_few(int64_t channels);
+bool rg_channels_are_short(int64_t channels);
 
 static inline RG_HOST_DEVICE int64_t rg_channels_units(const rg_channels *s)
 {

@@ -177,17 +177,17 @@ static void update_strided(update_row *row, const rg_update_strided_args *a, int
         rg_walk_offsets(&a->written, RG_UPDATE_INPUTS, unit / a->pieces, at + RG_UPDATE_INPUTS);
         const int64_t first = unit % a->pieces * RG_UPDATE_PIECE;
         const int64_t count = least(RG_UPDATE_PIECE, a->length - first);
-        const int64_t few = a->dense ? count : UPDATE_BLOCK;
+        const int64_t block = a->dense ? count : UPDATE_BLOCK;
         for (int i = 0; i < RG_UPDATE_TENSORS; i++)
             at[i] += first * a->step[i];
-        for (int64_t done = 0; done < count; done += few) {
+        for (int64_t done = 0; done < count; done += block) {
             const rg_update_tensors t = update_from(&a->tensors, at, T);
             if (a->dense)
                 row(&k, &t, count, T);
             else
-                update_scattered(row, &k, &t, a->step, least(few, count - done), T);
+                update_scattered(row, &k, &t, a->step, least(block, count - done), T);
             for (int i = 0; i < RG_UPDATE_TENSORS; i++)
-                at[i] += few * a->step[i];
+                at[i] += block * a->step[i];
         }
     }
 }

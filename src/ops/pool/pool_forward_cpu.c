@@ -226,9 +226,9 @@ RG_INLINE int64_t quick_windows(window w, const tap_list *taps, results to, int6
                                 const rg_dtype T, const bool alone)
 {
     const rg_pool_axis *a = &w.k->column;
-    const int64_t reach = (a->window - 1) * a->dilation, stride = a->stride;
+    const int64_t extent = (a->window - 1) * a->dilation, stride = a->stride;
     int64_t j = begin, column = j * stride - a->before;
-    for (; j < a->count && column + reach < a->size; j++, column += stride) {
+    for (; j < a->count && column + extent < a->size; j++, column += stride) {
         quick_window(&w, taps, to, T, alone);
         w.first += stride * w.k->x[2];
         w.y += w.k->y[2];

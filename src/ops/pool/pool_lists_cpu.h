@@ -257,12 +257,12 @@ RG_INLINE void collect_lists(const rg_pool_gradient_args *g, int64_t begin, int6
                              const rg_dtype T, const pooling kind)
 {
     const rg_pool_shape *k = &g->shape;
-    const bool few = k->column.dilation == 1 && rg_pool_most_windows(&k->column) <= 2;
+    const bool simple = k->column.dilation == 1 && rg_pool_most_windows(&k->column) <= 2;
     target t = { .k = k, .channels = k->channels / (2 * VLEN) * (2 * VLEN) };
     column_source list[STRETCH];
     for (int64_t q = 0; q < k->column.size; q += STRETCH) {
         const int64_t stop = least(q + STRETCH, k->column.size);
-        if (few)
+        if (simple)
             prepare(k, q, stop, list, T);
         for (int64_t unit = begin; unit < end; unit++) {
             const pixel u = row_of(g, unit, T);
@@ -270,9 +270,9 @@ RG_INLINE void collect_lists(const rg_pool_gradient_args *g, int64_t begin, int6
             t.dx = at_out(g->dx, u.dx, T);
             t.stream = u.stream;
             t.share = u.share;
-            if (few && whole && t.count == 1)
+            if (simple && whole && t.count == 1)
                 collect_stretch(&t, 1, list, q, stop, T, kind);
-            else if (few && whole && t.count == 2)
+            else if (simple && whole && t.count == 2)
                 collect_stretch(&t, 2, list, q, stop, T, kind);
             else
                 collect_any(&t, q, stop, T, kind);

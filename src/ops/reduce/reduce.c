@@ -209,8 +209,8 @@ static int64_t choose_part(int64_t width, int64_t elements)
  * reads for longer than it joins. */
 static int64_t part_elements(const rg_call *call, const rg_tensor_desc *x, int64_t width)
 {
-    enum { ELEMENTS = 16384, BYTES = 131072, MANY = 1 << 26 };
-    const bool large = width > 1 && rg_shape_count(x) >= MANY &&
+    enum { ELEMENTS = 16384, BYTES = 131072, MIN_LARGE_ELEMENTS = 1 << 26 };
+    const bool large = width > 1 && rg_shape_count(x) >= MIN_LARGE_ELEMENTS &&
                        rg_call_finds(call, RG_REDUCE_AWARD_ROWS, x->dtype);
     return large ? BYTES / (int64_t)rg_dtype_size(x->dtype) : ELEMENTS;
 }

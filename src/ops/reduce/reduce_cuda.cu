@@ -222,10 +222,10 @@ static __global__ void __launch_bounds__(THREADS)
 
 template <rg_dtype T> static void reduce_finish(const void *args, const rg_cuda_target *target)
 {
-    enum { MANY = 1024 };
+    enum { MIN_BLOCK_OUTPUTS = 1024 };
     const rg_reduce_finish_args &k = *(const rg_reduce_finish_args *)args;
     const int64_t parts = k.result.parts, outputs = k.result.outputs;
-    if (outputs >= MANY) {
+    if (outputs >= MIN_BLOCK_OUTPUTS) {
         launch(finish_many_kernel<T>, ceil_div(outputs, 32), THREADS, 0, target, k);
         return;
     }

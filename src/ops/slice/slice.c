@@ -48,9 +48,9 @@ static rg_status resolve_dim(const rg_slice_desc *desc, int32_t d, int64_t dim, 
              d, (long long)dim);
     if (length == -1)
         length = start < dim ? (dim - start - 1) / step + 1 : 0;
-    int64_t reach = 0; /* from the first element to the last */
+    int64_t extent = 0; /* from the first element to the last */
     const bool fits =
-        length == 0 || (!__builtin_mul_overflow(length - 1, step, &reach) && reach < dim - start);
+        length == 0 || (!__builtin_mul_overflow(length - 1, step, &extent) && extent < dim - start);
     RG_CHECK(fits, RG_INVALID_ARGUMENT,
              "slice: %lld elements from %lld with step %lld exceed dimension %d of length %lld",
              (long long)length, (long long)start, (long long)step, d, (long long)dim);

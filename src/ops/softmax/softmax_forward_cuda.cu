@@ -189,7 +189,7 @@ static void forward_rows(const void *args, const rg_cuda_target *target)
     const int64_t held = ROW_SUMS + (int64_t)p.threads * HELD_SLOTS;
     const int64_t vectors = k.shape.length / VLEN<T>;
     const int64_t tile = plan_tiles<T>(&k.shape, 2, &p);
-    if (p.hold && vectors <= 32 && p.blocks >= MANY_BLOCKS * target->multiprocessors)
+    if (p.hold && vectors <= 32 && p.blocks >= MIN_BLOCKS_PER_SM * target->multiprocessors)
         launch(forward_short<T, LOG, SHORT>, ceil_div(p.blocks, SHORT), p.threads, 0, target, k, p);
     else if (p.hold && vectors <= FORWARD_SHORT)
         launch(forward_short<T, LOG, 1>, p.blocks, p.threads, 0, target, k, p);

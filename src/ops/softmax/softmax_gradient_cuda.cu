@@ -240,7 +240,7 @@ static void gradient_rows(const void *args, const rg_cuda_target *target)
     const int64_t vectors = k.shape.length / VLEN<T>;
     const bool elements = are_elements<T>(&k.shape, &p);
     const int64_t tile = elements ? 0 : plan_tiles<T>(&k.shape, 3, &p);
-    if (p.hold && vectors <= 32 && p.blocks >= MANY_BLOCKS * target->multiprocessors)
+    if (p.hold && vectors <= 32 && p.blocks >= MIN_BLOCKS_PER_SM * target->multiprocessors)
         launch(gradient_short<T, LOG, SHORT>, ceil_div(p.blocks, SHORT), p.threads, 0, target, k,
                p);
     else if (p.hold && vectors <= GRADIENT_SHORT<T>)

@@ -431,7 +431,7 @@ static int64_t plan_tiles(const rg_softmax_shape *shape, int tensors, softmax_pl
  */
 enum { ROW_SUMS = 64 * sizeof(double), HELD_SLOTS = SLOTS * 16 };
 
-/* Blocks of a multiprocessor from which on a thread takes several short rows. */
-enum { MANY_BLOCKS = 16 };
+/* Blocks per multiprocessor from which a thread processes several short rows. */
+enum { MIN_BLOCKS_PER_SM = 16 };
 
 #endif

@@ -84,7 +84,8 @@ RG_INLINE vreal ring_run_on(vreal sum, vreal x, real *lost, int64_t i)
     return s.high;
 }
 
-/* Room for what rounding takes from running sums, made 0; NULL where windows are not that wide. */
+/* Scratch for what rounding takes from running sums, made 0; NULL where windows are not that wide.
+ */
 RG_INLINE real *ring_lost(const window_ring *r, bool starts)
 {
     real *lost = r->lines + (r->width + 1) * r->pitch;
@@ -175,27 +176,27 @@ RG_INLINE void chain_place(window_chain *c, const void *job, chain_step *fill, i
 
 RG_INLINE void chain_forward(window_chain *c, const void *job, chain_step *fill, chain_step *finish)
 {
-    const int64_t reach = c->span.width - 1;
-    for (int64_t t = c->begin; t < c->end + reach; t++) {
-        chain_place(c, job, fill, t, t - reach >= c->begin);
-        if (t - reach >= c->begin)
-            finish(job, t - reach, c->sum, NULL);
+    const int64_t extent = c->span.width - 1;
+    for (int64_t t = c->begin; t < c->end + extent; t++) {
+        chain_place(c, job, fill, t, t - extent >= c->begin);
+        if (t - extent >= c->begin)
+            finish(job, t - extent, c->sum, NULL);
     }
 }
 
 RG_INLINE void chain_gradient(window_chain *c, const void *job, chain_step *fill,
                               chain_step *middle, chain_step *finish)
 {
-    const int64_t reach = c->span.width - 1, after = c->span.after;
+    const int64_t extent = c->span.width - 1, after = c->span.after;
     int64_t from = c->begin > after ? c->begin - after : 0; /* the first place that is needed */
-    for (int64_t t = c->begin; t < c->end + reach; t++) {
-        const int64_t position = t - after, i = t - reach;
+    for (int64_t t = c->begin; t < c->end + extent; t++) {
+        const int64_t position = t - after, i = t - extent;
         real *const sum = i >= c->begin ? c->sum : NULL;
         if (position < 0 || position >= c->span.size) {
             ring_add_zeros(&c->second, c->second_rule, sum);
         } else {
-            for (; from <= position + reach; from++)
-                chain_place(c, job, fill, from, from == position + reach);
+            for (; from <= position + extent; from++)
+                chain_place(c, job, fill, from, from == position + extent);
             middle(job, position, c->sum, ring_next(&c->second));
             c->second_rule(&c->second, sum);
         }

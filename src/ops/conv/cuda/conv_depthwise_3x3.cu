@@ -395,13 +395,13 @@ sum_strip(const depthwise_parts_args &k, rows_3x3<T, V> &ahead, sums_3x3<T, V> &
  * not there is no part of a sum, but 0 times an infinity is NaN. */
 template <rg_dtype T>
 static __device__ __noinline__ real<T> sum_partial(const depthwise_parts_args &k, int64_t begin,
-                                                   int64_t end, int32_t lane, int tap, int64_t c)
+                                                   int64_t end, int32_t share, int tap, int64_t c)
 {
     enum { C = COLUMNS_3X3<T> };
     const rg_conv_shape &s = k.shape;
     const int32_t columns = (int32_t)s.column.count;
     real<T> sum = 0;
-    for (int32_t first = lane * C; first < columns; first += SHARES_3X3 * C) {
+    for (int32_t first = share * C; first < columns; first += SHARES_3X3 * C) {
         for (int64_t n = begin; n < end; n++) {
             const int64_t image = n / s.row.count, i = n - image * s.row.count;
             const int64_t r = i - s.row.before + tap / 3;
@@ -429,14 +429,14 @@ static __global__ void __launch_bounds__(SHARES_3X3 *ACROSS_3X3, 2)
     real<T> *const shared = (real<T> *)shared_3x3;
     const rg_conv_shape &shape = k.shape;
     rows_3x3<T, V> ahead(shared_3x3);
-    const int lane = (int)threadIdx.x / across, x = (int)threadIdx.x - lane * across;
+    const int share = (int)threadIdx.x / across, x = (int)threadIdx.x - share * across;
     const int part = (int)blockIdx.x / chunks, v = ((int)blockIdx.x - part * chunks) * across + x;
     const int32_t rows = (int32_t)(shape.images * shape.row.count);
     const int32_t begin = part * (int32_t)k.part;
     const int32_t end = rows - begin > (int32_t)k.part ? begin + (int32_t)k.part : rows;
     const int32_t count = (int32_t)shape.row.count, columns = (int32_t)shape.column.count;
     sums_3x3<T, V> s = {};
-    for (int32_t j = lane * C; v < vectors && j < columns; j += SHARES_3X3 * C) {
+    for (int32_t j = share * C; v < vectors && j < columns; j += SHARES_3X3 * C) {
         for (int32_t n = begin; n < end;) {
             const int32_t image = n / count, first = n - image * count;
             const int32_t last = end - n < count - first ? first + end - n : count;
@@ -457,7 +457,7 @@ static __global__ void __launch_bounds__(SHARES_3X3 *ACROSS_3X3, 2)
     for (int n = 0; !fine && n < 9 * V; n++)
         if (!isfinite(shared[n * threads + threadIdx.x]))
             shared[n * threads + threadIdx.x] =
-                sum_partial<T>(k, begin, end, lane, n / V, v * V + n % V);
+                sum_partial<T>(k, begin, end, share, n / V, v * V + n % V);
     __syncthreads();
     for (int n = (int)threadIdx.x; n < 9 * V * across; n += threads) {
         const int tap = n / (V * across), channel = n - tap * V * across;
