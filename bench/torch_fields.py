@@ -43,7 +43,7 @@ def image_like(make, y):
 
 
 def softmax_place(fields, shape):
-    """Shape and axis, with what is normalised together as one dimension."""
+    """Shape and axis, with what is normalized together as one dimension."""
     axis = int(fields["axis"]) % len(shape)
     if fields["flatten"] == "true":
         shape = shape[:axis] + [math.prod(shape[axis:])]
@@ -134,7 +134,7 @@ def batch_norm_fields(fields):
 
 
 def group_norm_place(fields, shape):
-    """Groups, and whether an image is a single row: torch's layer normalisation."""
+    """Groups, and whether an image is a single row: torch's layer normalization."""
     axis, groups = int(fields["axis"]) % len(shape), int(fields["groups"])
     if axis == len(shape) - 1 and groups == 1:
         return groups, True

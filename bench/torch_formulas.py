@@ -261,7 +261,7 @@ def dropout_formula(fields, shapes, make, gradient):
     return (backward, (t, forward(t)[1])) if gradient else (forward, (t,))
 
 
-# ---- normalisations ----
+# ---- normalizations ----
 
 
 def norm_formula(x, gamma, beta, epsilon, relu, dims, split, make, gradient):

@@ -195,7 +195,7 @@ def dropout(fields, shapes, make, gradient):
     return lambda: torch.mul(t, noise, out=dx)
 
 
-# ---- normalisations ----
+# ---- normalizations ----
 
 
 def batch_norm(fields, shapes, make, gradient):

@@ -102,7 +102,7 @@ static rg_status open_set(const char *path, const request *q, evaluation *e)
 
 /* ---- ONNX models ---- */
 
-/* The network with the normalisation and the classes of the training part. */
+/* The network with the normalization and the classes of the training part. */
 static rg_status open_measured(const request *q, const rg_model *model,
                                const rg_dataset_options *options, evaluation *e)
 {

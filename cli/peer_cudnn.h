@@ -58,7 +58,7 @@ typedef struct rg_cudnn_functions {
 extern rg_cudnn_functions rg_cudnn; /* filled when the peer is opened */
 
 /* Tensors that the row does not have: x and y of a gradient; states and reserve of dropout; those
- * of batch normalisation. */
+ * of batch normalization. */
 enum {
     RG_CUDNN_X = 0,
     RG_CUDNN_Y = 1,

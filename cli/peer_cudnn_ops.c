@@ -222,7 +222,7 @@ static rg_status prepare_dropout(job *j)
                             : RG_OK;
 }
 
-/* ---- normalisations ---- */
+/* ---- normalizations ---- */
 
 /* NHWC in 16 bits is what the persistent kernels are made for; what they do not take falls back. */
 static const cudnnBatchNormMode_t batch_mode = CUDNN_BATCHNORM_SPATIAL_PERSISTENT;

@@ -231,7 +231,7 @@ static rg_status prepare_upsample(job *j)
     return use_images(j, &x, &y);
 }
 
-/* ---- normalisations ---- */
+/* ---- normalizations ---- */
 
 /* Statistics, gamma and beta, which oneDNN has in f32. */
 static rg_status use_parameters(job *j, const rg_tensor_desc *statistics)
@@ -284,7 +284,7 @@ static rg_status prepare_batch_norm(job *j)
     return use_normalized(j, &x);
 }
 
-/* Layer normalisation, one group in each row. */
+/* Layer normalization, one group in each row. */
 static rg_status prepare_group_norm(job *j)
 {
     const rg_bench_row *row = j->row;

@@ -76,7 +76,7 @@ if(CMAKE_C_COMPILER_ID MATCHES Clang AND RG_SANITIZE MATCHES undefined)
     list(APPEND RG_SANITIZED_REST -fno-sanitize=pointer-overflow)
 endif()
 
-# What a bug could do less harm with, in builds that are optimised: buffers of known size and the
+# What a bug could do less harm with, in builds that are optimized: buffers of known size and the
 # stack are checked, and what the loader has resolved cannot be overwritten. Kernels are compiled as
 # without: they are given lengths that were checked before, and their inner loops would pay.
 # -fcf-protection is left to the compiler: its marks count only where the C library's own start
@@ -89,30 +89,30 @@ if(RG_HARDEN AND NOT RG_SANITIZE)
     include(CheckCSourceCompiles)
     include(CheckPIESupported)
     check_pie_supported(LANGUAGES C)
-    set(optimised $<CONFIG:Release,RelWithDebInfo,MinSizeRel>)
+    set(optimized $<CONFIG:Release,RelWithDebInfo,MinSizeRel>)
     set(CMAKE_REQUIRED_FLAGS "-O2 -Werror -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3")
     check_c_source_compiles("#include <string.h>
 int main(void) { return 0; }" RG_KNOWS_FORTIFY_3)
     unset(CMAKE_REQUIRED_FLAGS)
     set(level $<IF:$<BOOL:${RG_KNOWS_FORTIFY_3}>,3,2>)
-    list(APPEND RG_HARDEN_OPTIONS $<${optimised}:-U_FORTIFY_SOURCE>
-        $<${optimised}:-D_FORTIFY_SOURCE=${level}>)
+    list(APPEND RG_HARDEN_OPTIONS $<${optimized}:-U_FORTIFY_SOURCE>
+        $<${optimized}:-D_FORTIFY_SOURCE=${level}>)
     foreach(flag stack-protector-strong stack-clash-protection)
         string(MAKE_C_IDENTIFIER "RG_KNOWS_${flag}" known)
         check_c_compiler_flag(-f${flag} ${known})
         if(${known})
-            list(APPEND RG_HARDEN_OPTIONS $<${optimised}:-f${flag}>)
+            list(APPEND RG_HARDEN_OPTIONS $<${optimized}:-f${flag}>)
         endif()
     endforeach()
     if(RG_KNOWS_stack_protector_strong)
         set(RG_PLAIN_STACK -fno-stack-protector)
     endif()
-    set(RG_HARDEN_LINK $<${optimised}:LINKER:-z,relro,-z,now,-z,noexecstack>)
+    set(RG_HARDEN_LINK $<${optimized}:LINKER:-z,relro,-z,now,-z,noexecstack>)
 endif()
 
 # What every target of the project is compiled with. -O3, CMake's own choice, takes longer and gains
 # nothing but in loops over data: RG_LOOPS is for sources that have such. RG_QUICK is for those that
-# are never waited for; at -O1 gcc takes initialised variables for uninitialised ones.
+# are never waited for; at -O1 gcc takes initialized variables for uninitialized ones.
 set(RG_LOOPS $<$<CONFIG:Release>:-O3>)
 set(RG_QUICK -O1 $<$<C_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 function(rg_target target)

@@ -162,7 +162,7 @@ file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tables/ops/op_tables.h CONTENT
 #endif
 " @ONLY)
 
-# How kernels are optimised. -O3 doubles the time and the size of these files and gains nothing: they are unrolled
+# How kernels are optimized. -O3 doubles the time and the size of these files and gains nothing: they are unrolled
 # by hand. gcc's -O1 takes two thirds of the time of -O2; loops are up to 1.4 times slower, so it is for kernels
 # that few wait for: those in double, which results are checked with, and, beside better instruction sets, those of
 # the lowest one.

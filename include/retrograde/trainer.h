@@ -254,7 +254,7 @@ typedef struct rg_trainer_result {
 } rg_trainer_result;
 
 /** Runs the network over a set in inference mode: without dropout, with running statistics. The set
- *  has the images and classes of the network, and is normalised like the training set. */
+ *  has the images and classes of the network, and is normalized like the training set. */
 RG_API rg_status rg_trainer_evaluate(rg_trainer *trainer, const rg_dataset *set,
                                      rg_trainer_result *result);
 
@@ -308,7 +308,7 @@ RG_API int32_t rg_confusion_mistakes(const rg_confusion_cell cells[], int64_t co
                                      rg_confusion_cell to[], int32_t most);
 
 /** Classifies `count` images, 1 or more. `pixels` (count, h, w, c) are u8, 0 to 255, or of any
- *  other dtype, as in a data set, and are normalised as the training set was; `probabilities`
+ *  other dtype, as in a data set, and are normalized as the training set was; `probabilities`
  *  receives (count, classes) numbers, which add up to 1 for each image. Of other targets it
  * receives rg_trainer_answers() numbers for each image: the probability of each label, the values,
  * or the class of each pixel. */

@@ -48,7 +48,7 @@ RG_INLINE uint16_t rg_bf16_of_float(float value)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* The exponent is moved by a multiplication, which normalises subnormal numbers on the way. */
+/* The exponent is moved by a multiplication, which normalizes subnormal numbers on the way. */
 RG_INLINE float rg_float_of_f16(uint16_t bits)
 {
     const uint32_t sign = (uint32_t)(bits & 0x8000) << 16;

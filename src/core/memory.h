@@ -15,7 +15,7 @@ enum { RG_ALIGNMENT = 64 };
 /* Memory that is all zero. RG_OUT_OF_MEMORY, with *pointer NULL, if there is none. */
 rg_status rg_allocate_zero(const rg_allocator *allocator, size_t size, void **pointer);
 
-/* Uninitialised memory aligned to RG_ALIGNMENT; size 0 gives NULL. */
+/* Uninitialized memory aligned to RG_ALIGNMENT; size 0 gives NULL. */
 rg_status rg_allocate(const rg_allocator *allocator, size_t size, void **pointer);
 void rg_release(const rg_allocator *allocator, void *pointer, size_t size);
 

@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 /* The least stack of a thread that runs kernels. The largest frames, sums of group_norm in f64,
- * have about 200 KiB; builds without optimisation and with sanitizers need several times that. */
+ * have about 200 KiB; builds without optimization and with sanitizers need several times that. */
 enum { RG_STACK_BYTES = 2 << 20 };
 
 /* Starts a thread with the default stack of the process, but at least RG_STACK_BYTES; false if

@@ -97,7 +97,7 @@ RG_INLINE int64_t least(int64_t a, int64_t b)
 
 /* ---- element by element ---- */
 
-/* Not always_inline: passed as functions, formulas are inlined by optimisation alone. */
+/* Not always_inline: passed as functions, formulas are inlined by optimization alone. */
 #define RG_FORMULA static inline __attribute__((unused))
 
 /* A formula on single elements, and the loop that applies it: out = formula(k, a, b) over `count`

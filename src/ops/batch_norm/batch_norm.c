@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Batch normalisation: description, validation, shape rule, state, forward, gradient. */
+/* Batch normalization: description, validation, shape rule, state, forward, gradient. */
 #include "ops/batch_norm/batch_norm_record.h"
 #include "ops/neuron/neuron_fields.h"
 #include "ops/transpose/channels_last.h"

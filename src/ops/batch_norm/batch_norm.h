@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Batch normalisation kernels and their args. Valid C and valid CUDA. */
+/* Batch normalization kernels and their args. Valid C and valid CUDA. */
 #ifndef RG_OPS_BATCH_NORM_H
 #define RG_OPS_BATCH_NORM_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Batch normalisation on a GPU. */
+/* Batch normalization on a GPU. */
 #include "ops/batch_norm/batch_norm.h"
 #include "ops/norm/norm.cuh"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Batch normalisation: the tensors of a call, and a function for each launch. */
+/* Batch normalization: the tensors of a call, and a function for each launch. */
 #include "ops/batch_norm/batch_norm_record.h"
 
 /* ---- inputs and the state ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Batch normalisation: the tensors of a call, and a function for each launch. */
+/* Batch normalization: the tensors of a call, and a function for each launch. */
 #ifndef RG_OPS_BATCH_NORM_RECORD_H
 #define RG_OPS_BATCH_NORM_RECORD_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Batch normalisation of any number of channels: row by row. */
+/* Batch normalization of any number of channels: row by row. */
 #include "ops/batch_norm/batch_norm_record.h"
 
 static bool accepts(const rg_call *call, const void *request)

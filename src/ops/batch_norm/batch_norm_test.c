@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Batch normalisation: the cases. */
+/* Batch normalization: the cases. */
 #include "ops/optest_draw.h"
 
 #include <retrograde/batch_norm.h>

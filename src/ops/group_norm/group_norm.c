@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation: description, validation, shape rule, state; group_norm_record.c records. */
+/* Group normalization: description, validation, shape rule, state; group_norm_record.c records. */
 #include "ops/group_norm/group_norm_record.h"
 #include "ops/neuron/neuron_fields.h"
 #include "ops/norm/norm_record.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation kernels and their args. Valid C and valid CUDA. */
+/* Group normalization kernels and their args. Valid C and valid CUDA. */
 #ifndef RG_OPS_GROUP_NORM_H
 #define RG_OPS_GROUP_NORM_H
 

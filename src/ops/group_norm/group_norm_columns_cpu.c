@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation of images of several rows: a unit is groups of one image, whose channels are
+/* Group normalization of images of several rows: a unit is groups of one image, whose channels are
  * columns. It reads its part of an image twice; the second time it is in a cache. */
 #include "ops/group_norm/group_norm.h"
 #include "ops/norm/norm_cpu.h"

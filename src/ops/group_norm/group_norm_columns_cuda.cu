@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation of columns on a GPU, of images of several rows: group_norm_held_columns.cu
+/* Group normalization of columns on a GPU, of images of several rows: group_norm_held_columns.cu
  * where it suits. Otherwise statistics of parts are merged to those of groups, and memory sees as
  * many images at once as the cache keeps until they are read again. */
 #include "ops/group_norm/group_norm_held.cuh"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation by columns: an image has any number of rows, and a unit is some of its
+/* Group normalization by columns: an image has any number of rows, and a unit is some of its
  * groups. */
 #include "core/integer.h"
 #include "ops/group_norm/group_norm_record.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation on the CPU: the gradients of parameters, from those of images. What goes over
+/* Group normalization on the CPU: the gradients of parameters, from those of images. What goes over
  * images is in group_norm_rows_forward_cpu.c, group_norm_rows_gradient_cpu.c and
  * group_norm_columns_cpu.c. */
 #include "ops/group_norm/group_norm.h"

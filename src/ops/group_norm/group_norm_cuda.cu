@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Gradients of the parameters of group normalisation on a GPU, from those of images. */
+/* Gradients of the parameters of group normalization on a GPU, from those of images. */
 #include "ops/group_norm/group_norm.h"
 #include "ops/norm/norm.cuh"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation on a GPU where what is normalised together is held in shared memory between
+/* Group normalization on a GPU where what is normalized together is held in shared memory between
  * its sums and its results: memory sees one pass. Whether a shape is held follows from its size, on
  * any GPU with enough shared memory. The launches, by dtype, return false, and launch nothing,
  * where it is not. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation of columns on a GPU in one pass: a block has some whole groups of an image,
+/* Group normalization of columns on a GPU in one pass: a block has some whole groups of an image,
  * and holds all their rows in shared memory between the sums and what is made of them.
  *
  * The block has `across` vectors of channels; a thread has one of these in every `down`th row, and

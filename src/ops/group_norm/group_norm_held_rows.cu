@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation of rows that teams of threads hold, on a GPU. */
+/* Group normalization of rows that teams of threads hold, on a GPU. */
 #include "ops/group_norm/group_norm_held.cuh"
 #include "ops/group_norm/group_norm_team.cuh"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The gradient of group normalisation of rows that teams of threads hold, on a GPU. Sums of
+/* The gradient of group normalization of rows that teams of threads hold, on a GPU. Sums of
  * channels over the rows of a block stay in registers. */
 #include "ops/group_norm/group_norm_held.cuh"
 #include "ops/group_norm/group_norm_team.cuh"

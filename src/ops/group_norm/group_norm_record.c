@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation: the launches of forward and gradient, by rows or by columns. */
+/* Group normalization: the launches of forward and gradient, by rows or by columns. */
 #include "ops/group_norm/group_norm_record.h"
 #include "core/integer.h"
 #include "ops/group_norm/group_norm.h"

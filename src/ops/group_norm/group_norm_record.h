@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What is recorded for group normalisation, and the slots of its state. */
+/* What is recorded for group normalization, and the slots of its state. */
 #ifndef RG_OPS_GROUP_NORM_RECORD_H
 #define RG_OPS_GROUP_NORM_RECORD_H
 

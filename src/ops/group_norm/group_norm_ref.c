@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation: the definition. */
+/* Group normalization: the definition. */
 #include "ops/optest.h"
 
 #include <math.h>

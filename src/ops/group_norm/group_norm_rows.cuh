@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What the kernels of group normalisation of rows share: every image is one row. */
+/* What the kernels of group normalization of rows share: every image is one row. */
 #ifndef RG_OPS_GROUP_NORM_ROWS_CUH
 #define RG_OPS_GROUP_NORM_ROWS_CUH
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation where every image is one row: what forward and gradient share. A unit reads
+/* Group normalization where every image is one row: what forward and gradient share. A unit reads
  * its rows twice; the second time they are in a cache. */
 #ifndef RG_OPS_GROUP_NORM_ROWS_CPU_H
 #define RG_OPS_GROUP_NORM_ROWS_CPU_H

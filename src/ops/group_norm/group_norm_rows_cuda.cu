@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation of rows on a GPU: group_norm_held_rows.cu where it suits. Other rows are read
+/* Group normalization of rows on a GPU: group_norm_held_rows.cu where it suits. Other rows are read
  * as often as they are needed. */
 #include "backend/cuda/long_sum.cuh"
 #include "ops/group_norm/group_norm_held.cuh"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation where every image is one row: statistics of a group, and y. */
+/* Group normalization where every image is one row: statistics of a group, and y. */
 #include "ops/group_norm/group_norm_rows_cpu.h"
 
 RG_INLINE vreal row_y(const group_rows *k, const group_row *r, vreal x, vreal gamma, vreal beta,

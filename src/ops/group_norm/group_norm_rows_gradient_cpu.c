@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation where every image is one row: dx, and the sums over rows. */
+/* Group normalization where every image is one row: dx, and the sums over rows. */
 #include "ops/group_norm/group_norm_rows_cpu.h"
 
 /* What both passes of the gradient begin with. */

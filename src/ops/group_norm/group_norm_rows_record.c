@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation by rows: each image is one row, and a unit is several of them. */
+/* Group normalization by rows: each image is one row, and a unit is several of them. */
 #include "core/integer.h"
 #include "ops/group_norm/group_norm_record.h"
 #include "runtime/objects.h"

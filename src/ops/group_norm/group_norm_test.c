@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Group normalisation: the cases. */
+/* Group normalization: the cases. */
 #include "ops/optest_draw.h"
 
 #include <retrograde/group_norm.h>

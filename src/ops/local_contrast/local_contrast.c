@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local contrast normalisation: description. */
+/* Local contrast normalization: description. */
 #include "ops/window_norm/box_record.h"
 
 #include <retrograde/local_contrast.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local contrast normalisation on a GPU: what is done with means and variances, see
+/* Local contrast normalization on a GPU: what is done with means and variances, see
  * local_contrast_formulas.h. */
 #include "ops/window_norm/boxes.cuh"
 #include "ops/local_contrast/local_contrast_formulas.h"

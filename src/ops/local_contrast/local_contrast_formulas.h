@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local contrast normalisation: what is done with means and variances. Valid C and valid CUDA.
+/* Local contrast normalization: what is done with means and variances. Valid C and valid CUDA.
  *
  * Of the pixels of a window a share f is met in the image and the zeros around it, the rest g are
  * zeros further out. With d, the mean of the former less x, and their variance v

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local contrast normalisation by definition, in double; means in long double, since a kernel that
+/* Local contrast normalization by definition, in double; means in long double, since a kernel that
  * loses nothing to what pixels have in common is more exact than sums of double. */
 #include "ops/window_norm/box_ref.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local contrast normalisation: the cases. */
+/* Local contrast normalization: the cases. */
 #include "ops/optest_draw.h"
 
 #include <retrograde/local_contrast.h>

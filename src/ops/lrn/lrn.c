@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local response normalisation: description, shape rule, forward, gradient. */
+/* Local response normalization: description, shape rule, forward, gradient. */
 #include "ops/lrn/lrn.h"
 #include "core/integer.h"
 #include "core/shape.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local response normalisation: kernels and their args. Valid C and valid CUDA. */
+/* Local response normalization: kernels and their args. Valid C and valid CUDA. */
 #ifndef RG_OPS_LRN_H
 #define RG_OPS_LRN_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local response normalisation on the CPU. Windows of 5 channels have kernels of their own
+/* Local response normalization on the CPU. Windows of 5 channels have kernels of their own
  * (lrn_five_cpu.h), and so have those wider than RG_SPAN_DIRECT (lrn_wide_cpu.h). Others: squares
  * of a group of pixels are written with zeros around each pixel, and summed by loads at shifted
  * addresses; a group at a time, so that what is loaded has left the store buffer. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local response normalisation on a GPU: lrn_vectors.cu where it suits. Otherwise a block has one
+/* Local response normalization on a GPU: lrn_vectors.cu where it suits. Otherwise a block has one
  * pixel at a time, of any channels and windows. */
 #include "ops/lrn/lrn_vectors.cuh"
 #include "ops/window_norm/power_formulas.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local response normalisation over windows of 5 channels, two on either side, on the CPU:
+/* Local response normalization over windows of 5 channels, two on either side, on the CPU:
  * neighbours come by shuffles, and a pixel is gone through once. */
 #ifndef RG_OPS_LRN_FIVE_CPU_H
 #define RG_OPS_LRN_FIVE_CPU_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local response normalisation by definition, in double. */
+/* Local response normalization by definition, in double. */
 #include "ops/optest.h"
 
 #include <retrograde/lrn.h>

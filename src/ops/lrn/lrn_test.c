@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local response normalisation: the cases. */
+/* Local response normalization: the cases. */
 #include "ops/optest_draw.h"
 
 #include <retrograde/lrn.h>

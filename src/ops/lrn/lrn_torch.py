@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-"""Local response normalisation beside torch's, whose even windows reach further before a channel."""
+"""Local response normalization beside torch's, whose even windows reach further before a channel."""
 import torch.nn.functional as F
 from torch_draw import Case
 

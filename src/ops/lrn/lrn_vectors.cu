@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local response normalisation on a GPU where channels are whole vectors and windows narrow: a
+/* Local response normalization on a GPU where channels are whole vectors and windows narrow: a
  * thread has a vector of channels. The threads of a pixel exchange values in shared memory; where
  * the window has five channels and 64 or 96 vectors are whole pixels, by shuffles. */
 #include "ops/lrn/lrn_vectors.cuh"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local response normalisation on a GPU where channels are whole vectors and windows narrow. */
+/* Local response normalization on a GPU where channels are whole vectors and windows narrow. */
 #ifndef RG_OPS_LRN_VECTORS_CUH
 #define RG_OPS_LRN_VECTORS_CUH
 

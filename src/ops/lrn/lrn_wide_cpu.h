@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Local response normalisation over wide windows on the CPU: the lanes of a line are pixels, and
+/* Local response normalization over wide windows on the CPU: the lanes of a line are pixels, and
  * channels follow one another as positions, see windows_cpu.h. */
 #ifndef RG_OPS_LRN_WIDE_CPU_H
 #define RG_OPS_LRN_WIDE_CPU_H

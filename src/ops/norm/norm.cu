@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Kernels of normalisation on a GPU: statistics of parts, y, sums of the gradient, dx. Copies of a
+/* Kernels of normalization on a GPU: statistics of parts, y, sums of the gradient, dx. Copies of a
  * thread's next NORM_AHEAD rows are on their way to shared memory; sums of the threads of a channel
  * are joined by a tree. */
 #include "ops/norm/norm.cuh"

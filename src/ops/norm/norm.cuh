@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Normalisation on a GPU: sums over rows of channels, y and dx.
+/* Normalization on a GPU: sums over rows of channels, y and dx.
  *
  * A block takes `across` vectors of VLEN channels of a part; a thread has one of these vectors in
  * every `down`th row, so that neighbouring threads read neighbouring vectors, and what belongs to
  * its channels stays in registers. Tensors that are not aligned are read in the same order, element
- * by element. norm.cu has the kernels; group normalisation has more of the kind. */
+ * by element. norm.cu has the kernels; group normalization has more of the kind. */
 #ifndef RG_OPS_NORM_CUH
 #define RG_OPS_NORM_CUH
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What batch and group normalisation have in common. Valid C and valid CUDA. */
+/* What batch and group normalization have in common. Valid C and valid CUDA. */
 #ifndef RG_OPS_NORM_H
 #define RG_OPS_NORM_H
 

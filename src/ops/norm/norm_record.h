@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Checking and recording, for batch and group normalisation. */
+/* Checking and recording, for batch and group normalization. */
 #ifndef RG_OPS_NORM_RECORD_H
 #define RG_OPS_NORM_RECORD_H
 

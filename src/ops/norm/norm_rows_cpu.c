@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The loops over rows of normalisation, compiled once for batch and group normalisation: sums of
+/* The loops over rows of normalization, compiled once for batch and group normalization: sums of
  * statistics, sums of the gradient, y and dx. */
 #include "ops/norm/norm_cpu.h"
 

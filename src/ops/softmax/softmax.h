@@ -6,7 +6,7 @@
 
 #include "core/walk.h"
 
-/* A group is what is normalised together. By shape alone a tensor is taken as rows, where a
+/* A group is what is normalized together. By shape alone a tensor is taken as rows, where a
  * group is followed by nothing (the last axis, or the flattened form), or as columns, where
  * groups lie side by side. */
 enum {

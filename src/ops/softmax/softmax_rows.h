@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Rows that are normalised, on the CPU: what softmax and the losses that contain one share. */
+/* Rows that are normalized, on the CPU: what softmax and the losses that contain one share. */
 #ifndef RG_OPS_SOFTMAX_ROWS_H
 #define RG_OPS_SOFTMAX_ROWS_H
 

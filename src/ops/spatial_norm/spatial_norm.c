@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Spatial normalisation: description. */
+/* Spatial normalization: description. */
 #include "ops/window_norm/box_record.h"
 
 #include <retrograde/spatial_norm.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Spatial normalisation on the CPU: what is summed, and what is done with the sums. */
+/* Spatial normalization on the CPU: what is summed, and what is done with the sums. */
 #include "ops/window_norm/boxes_cpu.h"
 #include "ops/window_norm/power_formulas.h"
 

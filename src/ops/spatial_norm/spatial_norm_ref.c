@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Spatial normalisation by definition, in double. */
+/* Spatial normalization by definition, in double. */
 #include "ops/window_norm/box_ref.h"
 
 #include <retrograde/spatial_norm.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Spatial normalisation: the cases. */
+/* Spatial normalization: the cases. */
 #include "ops/optest_draw.h"
 
 #include <retrograde/spatial_norm.h>

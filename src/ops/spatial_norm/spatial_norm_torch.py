@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-"""Spatial normalisation beside a formula on F.avg_pool2d."""
+"""Spatial normalization beside a formula on F.avg_pool2d."""
 import torch.nn.functional as F
 from torch_draw import Case, channels_last, channels_second
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Windows of rows and columns around every pixel, channel by channel, for normalisations by what
+/* Windows of rows and columns around every pixel, channel by channel, for normalizations by what
  * is in them. Part of kernel args, so valid C and valid CUDA.
  *
  * A sum over a window is a sum of sums: over the columns of each row, then over rows, each as

@@ -145,7 +145,7 @@ RG_INLINE void ring_add_zeros(window_ring *r, window_rule *rule, real *sum)
     rule(r, sum);
 }
 
-/* ---- a chain: what a normalisation by windows does, line after line ---- */
+/* ---- a chain: what a normalization by windows does, line after line ---- */
 
 /* What is done at a position: fill gives its line, finish takes the sum over its window. In a
  * gradient middle takes that sum and gives a second line, and finish takes the sum of those over
