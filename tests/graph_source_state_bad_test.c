@@ -185,7 +185,7 @@ static void test_bad_runs(rig *r)
     EXPECT_FAILS(rg_plan_encode_with_states(plan, c, &dy, 1, &none, 1), RG_INVALID_ARGUMENT,
                  "the state 'winners' is NULL");
     EXPECT_FAILS(rg_plan_encode_with_states(plan, c, &dy, 1, &wide, 1), RG_INVALID_ARGUMENT,
-                 "with another descriptor (");
+                 "has another descriptor (");
     EXPECT_FAILS(rg_plan_encode_with_states(plan, c, &dy, 1, &empty, 1), RG_INVALID_STATE,
                  "the state 'winners': rg_plan_encode_with_states: it is empty");
     EXPECT_FAILS(rg_plan_encode_with_states(plan, c, &dy, 1, &large, 1), RG_INVALID_ARGUMENT,

@@ -121,7 +121,7 @@ static void test_agreement(void)
         return;
     text[4] = (char)(rank == size - 1 ? 'X' : 's');
     EXPECT_FAILS(rg_group_agree(group, "a model", text, sizeof text), RG_INVALID_ARGUMENT,
-                 "has a model that is not that of rank 0");
+                 "has a model that differs from that of rank 0");
 }
 
 static void test_info(void)

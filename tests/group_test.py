@@ -226,11 +226,11 @@ class Refused(Case):
     def test_others(self):
         with open(self.path("other.txt"), "w", encoding="utf-8") as file:
             file.write(MODEL.replace("conv 4", "conv 5"))
-        for words, what in ((f"--model {self.path('other.txt')}", "has a model that is not that of rank 0"),
-                            ("--rate 0.5", "has a set of options that is not that of rank 0"),
-                            ("--fast", "has a set of options that is not that of rank 0"),
-                            ("--stop 1", "has an end of training (--epochs, --stop or --patience) that is not that of rank 0"),
-                            ("--validation 0.3", "has training data that is not that of rank 0"),
+        for words, what in ((f"--model {self.path('other.txt')}", "has a model that differs from that of rank 0"),
+                            ("--rate 0.5", "has a set of options that differs from that of rank 0"),
+                            ("--fast", "has a set of options that differs from that of rank 0"),
+                            ("--stop 1", "has an end of training (--epochs, --stop or --patience) that differs from that of rank 0"),
+                            ("--validation 0.3", "has training data that differs from that of rank 0"),
                             ("--data /no/such/data", "rank 1")):  # fmt: skip
             with self.subTest(words):
                 self.refused(what, self.other(words))

@@ -65,10 +65,10 @@ static rg_status check_fit(const rg_state *state, const rg_state_value *value, c
         char have[256], want[256];
         rg_fields_text(&state->op->desc, state->desc, have, sizeof have);
         rg_fields_text(&value->op->desc, value->desc, want, sizeof want);
-        return rg_fail(RG_INVALID_ARGUMENT,
-                       "%s: the state '%s' is of %s with another descriptor (%s) than the graph "
-                       "has for it (%s)",
-                       who, value->name, value->op->name, have, want);
+        return rg_fail(
+            RG_INVALID_ARGUMENT,
+            "%s: the state '%s' of %s has another descriptor (%s) than in the graph (%s)", who,
+            value->name, value->op->name, have, want);
     }
     RG_CHECK(has_tensors(state, value), RG_INVALID_ARGUMENT,
              "%s: the state '%s' has other tensors than a state of %s with this descriptor", who,
@@ -179,8 +179,8 @@ bool rg_given_same(const rg_given *a, const rg_given *b)
 
 /* ---- shapes ---- */
 
-/* Whether an input of the forward pass is another one for each image, where nobody tells its shape
- * but the states. */
+/* Whether an input of the forward pass differs between images, when only the states give its
+ * shape. */
 static bool is_image(const rg_given *given, int32_t i)
 {
     const rg_tensor_desc *x = &given->x[i], *first = &given->x[0];
@@ -262,7 +262,7 @@ static rg_status make_view(const rg_tensor *whole, const rg_tensor_desc *image, 
     }
     char have[RG_SHAPE_TEXT], want[RG_SHAPE_TEXT];
     RG_CHECK(rg_shape_same_dims(&desc, image), RG_INVALID_ARGUMENT,
-             "%s is not %" PRId64 " images of %s, which their states are of",
+             "%s is not %" PRId64 " images of %s, the shape in their states",
              rg_shape_text(&whole->desc, have), images, rg_shape_text(image, want));
     RG_TRY(rg_tensor_make(whole->device, &desc, view));
     (*view)->storage = rg_storage_retain(whole->storage);

@@ -47,7 +47,7 @@ static rg_status check_source_state(const rg_graph *graph, const char *name, con
     RG_CHECK(rg_names_find(&graph->given_by_name, name) == NULL, RG_INVALID_ARGUMENT,
              "the graph is given two states with the name '%s'", name);
     RG_CHECK(op->gradient != NULL, RG_UNSUPPORTED,
-             "the state '%s' is of no use: %s has no gradient", name, op->name);
+             "the state '%s' cannot be used: %s has no gradient", name, op->name);
     RG_CHECK(op->shares_state == NULL || !op->shares_state(desc), RG_UNSUPPORTED,
              "the state '%s' cannot be given to runs: calls of %s with this descriptor add to it",
              name, op->name);

@@ -109,8 +109,7 @@ static rg_status prepare_poison(const rg_plan *plan, rg_layout_plan *layout, con
     RG_TRY(rg_storage_create(plan->device, 0, &keeper));
     submission->used[submission->used_count++] = keeper;
     keeper->context = layout->poison = malloc(bytes);
-    RG_CHECK(layout->poison != NULL, RG_OUT_OF_MEMORY, "out of memory: %zu bytes to overwrite with",
-             bytes);
+    RG_CHECK(layout->poison != NULL, RG_OUT_OF_MEMORY, "out of memory: %zu bytes", bytes);
     keeper->release = free;
     memset(layout->poison, 0xff, bytes); /* NaN in every dtype */
     return RG_OK;

@@ -144,8 +144,8 @@ static rg_status make(rg_group *group)
     if (!rg_group_run_for(group, &group->joining, seconds)) {
         group->is_stuck = true;
         return rg_fail(RG_IO,
-                       "rank %d of %d has waited for the others for %d seconds: one has not begun, "
-                       "or hangs",
+                       "rank %d of %d waited %d seconds for the others: one has not started, or "
+                       "hangs",
                        l->rank, l->size, seconds);
     }
     const rg_status status = group->joining.status;
@@ -358,7 +358,7 @@ rg_status rg_group_agree(rg_group *group, const char *what, const void *data, si
     for (int32_t i = 1; i < group->size && status == RG_OK; i++) {
         if (memcmp(&all[0], &all[i], sizeof mine) != 0)
             status = rg_fail(RG_INVALID_ARGUMENT,
-                             "rank %d on %s has %s that is not that of rank 0 on %s", i,
+                             "rank %d on %s has %s that differs from that of rank 0 on %s", i,
                              group->hosts[i], what, group->hosts[0]);
     }
     rg_release(allocator, all, (size_t)group->size * sizeof *all);

@@ -352,7 +352,7 @@ static rg_status arithmetic_gradient(rg_export *e, const rg_node *node)
     const int32_t rank = e->values[node->in[0]->id].shape[0].rank;
     rg_form dy, x[2];
     RG_CHECK(isinf(d->minimum) && isinf(d->maximum) && d->kind < RG_ARITHMETIC_COMPARE,
-             RG_UNSUPPORTED, "bounds, maxima and masks");
+             RG_UNSUPPORTED, "the gradient of bounds, maxima and masks has no ONNX form");
     RG_TRY(rg_export_any(e, node->in[0], &dy));
     for (int i = 0; i < 2; i++) {
         if (d->kind == RG_ARITHMETIC_MULTIPLY || d->kind == RG_ARITHMETIC_DIVIDE)

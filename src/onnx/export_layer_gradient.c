@@ -14,10 +14,10 @@ rg_status rg_form_before_neuron(rg_export *e, const rg_node *node, const rg_neur
 {
     if (neuron->kind == RG_NEURON_NONE)
         return RG_OK;
-    RG_CHECK(node->forward != NULL, RG_UNSUPPORTED, "a neuron without its forward node");
+    RG_CHECK(node->forward != NULL, RG_UNSUPPORTED, "the neuron has no forward node");
     const rg_exported *y = &e->values[node->forward->out[0]->id];
     RG_CHECK(y->has_form && y->has_inner && y->form.shape[0].rank == dy->shape[0].rank,
-             RG_UNSUPPORTED, "a neuron whose input is not there");
+             RG_UNSUPPORTED, "the neuron's input is not exported");
     RG_TRY(rg_form_reorder(e, dy, y->form.order));
     return rg_form_neuron_gradient(e, neuron, &y->inner, &y->form, dy);
 }

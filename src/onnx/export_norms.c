@@ -240,7 +240,7 @@ rg_status rg_export_lrn(rg_export *e, const rg_node *node)
     const rg_lrn_desc *d = node->desc;
     rg_form form;
     RG_CHECK(d->window % 2 == 1 || d->even_after, RG_UNSUPPORTED,
-             "an even window that reaches further before the channel");
+             "an even window with one channel more before the centre has no ONNX form");
     RG_TRY(rg_export_image(e, node->in[0], &form));
     RG_CHECK(form.shape[0].rank == 4, RG_UNSUPPORTED, "rank %d", form.shape[0].rank);
     RG_TRY(rg_emit(e, "LRN"));

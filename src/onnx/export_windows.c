@@ -190,7 +190,7 @@ static rg_status place_transposed(const rg_conv_transpose_desc *d, const rg_tens
         extra[i] = w->after[i] < 0 ? -w->after[i] : 0;
         w->after[i] += extra[i];
         RG_CHECK(w->before[i] >= 0 && extra[i] < w->stride[i], RG_UNSUPPORTED,
-                 "a result that windows do not reach");
+                 "the result is larger than the windows cover");
     }
     return RG_OK;
 }
@@ -271,7 +271,7 @@ static rg_status settle_padding(rg_export *e, const rg_pool_desc *d, rg_form *fo
         wide |= w->before[i] >= w->kernel[i] || w->after[i] >= w->kernel[i];
     }
     const bool zero = d->edge == RG_POOL_ZERO || d->kind == RG_POOL_L2;
-    RG_CHECK(zero || !wide, RG_UNSUPPORTED, "a window without any pixel");
+    RG_CHECK(zero || !wide, RG_UNSUPPORTED, "a window contains no pixel");
     if (!zero || !any || (d->kind != RG_POOL_MAX && !wide))
         return RG_OK;
     RG_TRY(pad_image(e, form, w->before, w->after));
@@ -339,7 +339,7 @@ rg_status rg_emit_pool_windows(rg_export *e, const rg_pool_desc *d, const rg_ten
     RG_TRY(plain_windows(&at, &w));
     const bool padded = w.before[0] > 0 || w.before[1] > 0 || w.after[0] > 0 || w.after[1] > 0;
     RG_CHECK(d->kind != RG_POOL_MAX || d->edge == RG_POOL_CLAMP || !padded, RG_UNSUPPORTED,
-             "maxima over padding of zeros");
+             "the maximum over zero padding has no ONNX form here");
     emit_pool(e, d, &at, &w);
     return RG_OK;
 }

@@ -43,7 +43,7 @@ static rg_status make_batch_zeros(rg_import *m)
     if (m->batch_zeros.value != NULL)
         return RG_OK;
     RG_CHECK(known != NULL, RG_UNSUPPORTED,
-             "no input tells the size of the batch that it repeats elements for");
+             "it expands to the size of the batch, which no input gives");
     const char *name = known->name;
     const rg_proto_node node = { .inputs = &name, .input_count = 1 };
     RG_TRY(rg_import_any(m, &node, 0, &x));

@@ -140,7 +140,7 @@ rg_status rg_import_call(rg_import *m, const rg_proto_node *node, rg_onnx_call *
     }
     RG_TRY(rg_onnx_convert(&asked, &other));
     RG_CHECK(memcmp(call->desc, other.desc, sizeof call->desc) == 0, RG_UNSUPPORTED,
-             "what it does depends on the size of the batch");
+             "its attributes depend on the size of the batch");
     return RG_OK;
 }
 

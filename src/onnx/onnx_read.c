@@ -65,8 +65,7 @@ static rg_status read_numbers(rg_message message, number_list *list)
             if (list->wire == RG_WIRE_VARINT) {
                 RG_TRY(rg_message_varint(&packed, &value));
             } else {
-                RG_CHECK(rg_message_size(&packed) >= 4, RG_MALFORMED,
-                         "a list of numbers ends within one");
+                RG_CHECK(rg_message_size(&packed) >= 4, RG_MALFORMED, "a packed list is truncated");
                 for (int i = 0; i < 4; i++)
                     value |= (uint64_t)*packed.at++ << (8 * i);
             }
@@ -132,7 +131,7 @@ static rg_status read_lists(rg_arena *arena, rg_message message, rg_proto_attrib
     if (floats.count > 0)
         RG_TRY(read_numbers(message, &floats));
     RG_CHECK(ints.count == 0 || floats.count == 0, RG_MALFORMED,
-             "it has integers and floating-point numbers");
+             "it mixes integers and floating-point numbers");
     if (attribute->count > 0)
         attribute->type = ints.count > 0 ? RG_PROTO_INTS : RG_PROTO_FLOATS;
     return RG_OK;

@@ -191,8 +191,7 @@ static rg_status add_packed(list_reader *r, rg_message list, size_t fixed)
         if (fixed == 0) {
             RG_TRY(rg_message_varint(&list, &value));
         } else {
-            RG_CHECK(rg_message_size(&list) >= fixed, RG_MALFORMED,
-                     "a list ends within an element");
+            RG_CHECK(rg_message_size(&list) >= fixed, RG_MALFORMED, "a packed list is truncated");
             for (size_t i = 0; i < fixed; i++)
                 value |= (uint64_t)list.at[i] << (8 * i);
             list.at += fixed;

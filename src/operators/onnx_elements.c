@@ -49,7 +49,8 @@ rg_status rg_onnx_neuron(const rg_onnx_node *node, rg_onnx_call *call)
 rg_status rg_onnx_biased(const rg_onnx_node *node, rg_onnx_call *call)
 {
     (void)call;
-    RG_CHECK(!rg_onnx_has(node, 1), RG_UNSUPPORTED, "%s: with a bias it is not one op", node->type);
+    RG_CHECK(!rg_onnx_has(node, 1), RG_UNSUPPORTED, "%s: with a bias it needs more than one op",
+             node->type);
     return RG_OK;
 }
 
@@ -79,7 +80,8 @@ rg_status rg_onnx_prelu(const rg_onnx_node *node, rg_onnx_call *call)
     }
     const bool last = dimension == x->rank - 1 || node->nhwc;
     RG_CHECK(others == 1 && (last || dimension == 1), RG_UNSUPPORTED,
-             "%s: with a slope that is not one number per channel it is not one op", node->type);
+             "%s: with a slope that is not one number per channel it needs more than one op",
+             node->type);
     call->inputs[0].layout = call->outputs[0].layout = last ? RG_ONNX_SAME : RG_ONNX_LAST;
     call->inputs[1].layout = RG_ONNX_FLAT;
     return RG_OK;
@@ -118,7 +120,7 @@ rg_status rg_onnx_matmul(const rg_onnx_node *node, rg_onnx_call *call)
 {
     (void)call;
     RG_CHECK(rg_onnx_rank(node, 0) >= 2 && rg_onnx_rank(node, 1) >= 2, RG_UNSUPPORTED,
-             "%s: with a vector it is not one op", node->type);
+             "%s: with a vector it needs more than one op", node->type);
     return RG_OK;
 }
 
@@ -139,7 +141,7 @@ rg_status rg_onnx_loss(const rg_onnx_node *node, rg_onnx_call *call)
              "%s: %s has rank %d, but must be (n, c) or (n, c, d…)", node->type,
              call->inputs[0].name, rank);
     RG_CHECK(!rg_onnx_has(node, 2) && !(node->outputs & 2), RG_UNSUPPORTED,
-             "%s: with class weights or log_prob it is not one op", node->type);
+             "%s: with class weights or log_prob it needs more than one op", node->type);
     return RG_OK;
 }
 
@@ -153,12 +155,13 @@ rg_status rg_onnx_dropout(const rg_onnx_node *node, rg_onnx_call *call)
     d->seed = rg_onnx_int(node, "seed");
     if (!call->gradient && rg_onnx_int(node, "training_mode") == 0)
         d->keep = 1;
-    RG_CHECK(!(node->outputs & 2), RG_UNSUPPORTED, "%s: with a mask it is not one op", node->type);
+    RG_CHECK(!(node->outputs & 2), RG_UNSUPPORTED, "%s: with a mask it needs more than one op",
+             node->type);
     return RG_OK;
 }
 
 rg_status rg_onnx_several(const rg_onnx_node *node, rg_onnx_call *call)
 {
     (void)call;
-    return rg_fail(RG_UNSUPPORTED, "%s is not one op", node->type);
+    return rg_fail(RG_UNSUPPORTED, "%s needs more than one op", node->type);
 }

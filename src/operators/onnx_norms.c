@@ -38,7 +38,7 @@ rg_status rg_onnx_batch_norm_gradient(const rg_onnx_node *node, rg_onnx_call *ca
     RG_TRY(check_image(node, 0, call));
     d->epsilon = rg_onnx_float(node, "epsilon");
     RG_CHECK(!rg_onnx_has(node, 3) && !rg_onnx_has(node, 4), RG_UNSUPPORTED,
-             "%s: with saved statistics it is not one op", node->type);
+             "%s: with saved statistics it needs more than one op", node->type);
     return RG_OK;
 }
 
@@ -66,7 +66,7 @@ rg_status rg_onnx_layer_norm(const rg_onnx_node *node, rg_onnx_call *call)
     for (int32_t i = 0; flat && i < call->output_count; i++)
         call->outputs[i].layout = call->outputs[i].index == 0 ? RG_ONNX_ROWS : RG_ONNX_FLAT;
     RG_CHECK(!(node->outputs & 6) || call->gradient, RG_UNSUPPORTED,
-             "%s: with Mean or InvStdDev it is not one op", node->type);
+             "%s: with Mean or InvStdDev it needs more than one op", node->type);
     return RG_OK;
 }
 
@@ -83,7 +83,7 @@ rg_status rg_onnx_group_norm(const rg_onnx_node *node, rg_onnx_call *call)
         const rg_tensor_desc *x = &node->inputs[0];
         const int64_t channels = x->dims[node->nhwc ? x->rank - 1 : 1];
         RG_CHECK(node->inputs[1].dims[0] == channels, RG_UNSUPPORTED,
-                 "%s: with one scale per group it is not one op", node->type);
+                 "%s: with one scale per group it needs more than one op", node->type);
     }
     return RG_OK;
 }

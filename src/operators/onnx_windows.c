@@ -344,7 +344,7 @@ rg_status rg_onnx_pool(const rg_onnx_node *node, rg_onnx_call *call)
 rg_status rg_onnx_lp_pool(const rg_onnx_node *node, rg_onnx_call *call)
 {
     RG_CHECK(rg_onnx_int(node, "p") == 2, RG_UNSUPPORTED,
-             "%s: with a p other than 2 it is not one op", node->type);
+             "%s: with a p other than 2 it needs more than one op", node->type);
     return rg_onnx_pool(node, call);
 }
 

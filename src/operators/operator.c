@@ -43,8 +43,8 @@ rg_status rg_operator_get(int32_t index, rg_operator_info *info)
     RG_CHECK_NOT_NULL(info);
     *info = (rg_operator_info){ .name = NULL };
     RG_CHECK(index >= 0 && index < rg_operator_count(), RG_INVALID_ARGUMENT,
-             "rg_operator_get: there are %d operators, and no number %d", rg_operator_count(),
-             index);
+             "rg_operator_get: index %d is out of range: there are %d operators", index,
+             rg_operator_count());
     const int32_t count = onnx_count();
     if (index < count)
         onnx_info(&rg_onnx_operators[index], info);
