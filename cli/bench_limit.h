@@ -24,9 +24,9 @@ typedef struct rg_limit_args {
 } rg_limit_args;
 
 /* Records a loop that reads every byte of the inputs once and writes every byte of the outputs
- * once, past the cache with `bypass`. On a GPU it is a copy of half of all these bytes from the
- * inputs to the outputs, by CUDA or, with `bypass`, by a kernel; without inputs it writes the
- * outputs. The tensors are dense and own their storage. */
+ * once, by streaming stores with `bypass`. On a GPU it is a copy of half of all these bytes from
+ * the inputs to the outputs, by CUDA or, with `bypass`, by a kernel; without inputs it writes
+ * the outputs. The tensors are dense and own their storage. */
 rg_status rg_limit_record(rg_commands *commands, rg_tensor *const inputs[], int32_t input_count,
                           rg_tensor *const outputs[], int32_t output_count, bool bypass);
 

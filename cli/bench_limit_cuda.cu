@@ -26,7 +26,7 @@ static int64_t sum_of(const int64_t *bytes, int32_t count)
     return sum;
 }
 
-/* A position in arrays that lie one behind the other; the first follows the last. */
+/* A position in arrays that follow one another; the first follows the last. */
 typedef struct cursor {
     char *const *data;
     const int64_t *bytes;

@@ -22,7 +22,7 @@ typedef struct rg_bench_printer {
 
 typedef struct rg_bench_line {
     rg_bench_mode mode;
-    const char *note; /* behind the case in the table, "100 calls", or NULL */
+    const char *note; /* printed after the case, "100 calls", or NULL */
     rg_bench_result result;
     const char *strategies[RG_CHOICES_NOTED]; /* that ran */
     int32_t strategy_count;
@@ -35,7 +35,7 @@ typedef struct rg_bench_line {
 void rg_bench_print_head(const rg_bench_printer *printer);
 void rg_bench_print_line(const rg_bench_printer *printer, const rg_bench_row *row,
                          const rg_bench_line *line);
-/* "softmax 64x128 forward f32 cpu avx512, 2 threads, 100 calls": what tells rows apart. */
+/* "softmax 64x128 forward f32 cpu avx512, 2 threads, 100 calls": what distinguishes rows. */
 enum { RG_BENCH_NAME = 256 };
 void rg_bench_name(const rg_bench_printer *printer, const rg_bench_row *row,
                    const rg_bench_line *line, char name[RG_BENCH_NAME]);

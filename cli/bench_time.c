@@ -81,7 +81,7 @@ static rg_status commit_once(rg_bench_row *row, recorder *record, rg_bench_mode 
 }
 
 /* The time of one call in milliseconds. A first commit, not timed, leaves the cache as this loop
- * or kernel leaves it: the one before may have written its results past the cache, or not. */
+ * or kernel leaves it: the one before may or may not have used streaming stores. */
 static rg_status time_round(rg_bench_row *row, recorder *record, rg_bench_mode mode, double *ms)
 {
     double seconds = 0;

@@ -34,7 +34,7 @@ rg_status rg_case_desc(const rg_op *op, const rg_case *c, void *desc)
     return rg_fields_parse(&op->desc, op->name, desc, c->fields);
 }
 
-/* The dtype in front of a shape, "i64:-", or that of the case. "real" is what a kernel computes in:
+/* The dtype before a shape, "i64:-", or that of the case. "real" is what a kernel computes in:
  * f64 for f64, otherwise f32. */
 static rg_status parse_dtype(const rg_case *c, const char **at, rg_dtype *dtype)
 {

@@ -16,7 +16,7 @@ typedef struct rg_checker {
     rg_queue *queue;
     const char *options; /* that reproduce a failure here: " --isa avx2 --threads 2", or "" */
     uint64_t seed;
-    FILE *told; /* where failures are told: apart from results for machines */
+    FILE *told; /* where failures are printed: apart from results for machines */
     char *said; /* or, in RG_SAID bytes, the first failure since it was "" */
     /* results */
     int64_t comparisons, failures;
@@ -32,8 +32,9 @@ typedef struct rg_bits {
  * where it is known, else filled in. */
 void rg_check_values(rg_checker *checker, const rg_values *values, bool expanded, rg_bits *bits);
 
-/* Random layouts. Each tensor of a call has one of its own by `seed`, or is dense where its bit of
- * `mask` is 0: bits 2 i and 2 i + 1 are x[i] and dx[i], those behind the inputs y[j] and dy[j]. */
+/* Random layouts. Each tensor of a call has one of its own by `seed`, or is dense where its bit
+ * of `mask` is 0: bits 2 i and 2 i + 1 are x[i] and dx[i], those after the inputs y[j] and
+ * dy[j]. */
 typedef struct rg_views {
     uint64_t seed;
     uint32_t mask;

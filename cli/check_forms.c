@@ -125,7 +125,8 @@ static void fill_old_values(rg_check_trial *t, int32_t i)
     free(old);
 }
 
-/* Some gradients are added, others stored: each has the bits that it had with its like. */
+/* Some gradients are added, others stored: each must have the same bits as when all gradients
+ * were added, or all stored. */
 static void check_mixed(rg_check_trial *t, rg_state *state, uint64_t add, uint64_t added[])
 {
     const rg_values *v = t->v;

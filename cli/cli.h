@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The commands of the program. Each gets the arguments behind its name and returns the exit status:
- * 0 if all went well, 1 if something failed, 2 if the arguments are wrong. */
+/* The commands of the program. Each gets the arguments after its name and returns the exit
+ * status: 0 if all went well, 1 if something failed, 2 if the arguments are wrong. */
 #ifndef RG_CLI_CLI_H
 #define RG_CLI_CLI_H
 
@@ -23,7 +23,7 @@ int rg_cmd_help(int argc, char **argv);
 typedef struct rg_command {
     const char *name;
     int (*run)(int argc, char **argv);
-    const char *operands; /* what stands behind the name, for the manual */
+    const char *operands; /* what follows the name, for the manual */
     const char *text;     /* one line */
 } rg_command;
 

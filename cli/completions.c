@@ -33,7 +33,7 @@ static const char *values_of(const char *option)
     return "";
 }
 
-/* What stands behind a command beside files: ops, models, commands. */
+/* What may follow a command apart from files: ops, models, commands. */
 static void print_operands(const char *command)
 {
     if (strcmp(command, "op") == 0 || strcmp(command, "check") == 0 ||

@@ -9,7 +9,7 @@
 
 enum { GUARD = 256, GUARD_BYTE = 0xa5, RESULT_BYTE = 0x7b };
 
-/* The strides of dimensions of size 1 where they are odd, and the guard behind such a tensor: as
+/* The strides of dimensions of size 1 where they are odd, and the guard after such a tensor: as
  * far as a vector of 16 elements of 8 bytes reaches with these steps. */
 enum { UNIT_STRIDE = 501, UNIT_GUARD = 1 << 16 };
 
@@ -96,7 +96,7 @@ rg_status rg_guarded_make(rg_device *device, const rg_tensor_desc *shape,
     return rg_guarded_make_view(device, &desc, shifts ? 1 + number % 3 : 0, values, guarded);
 }
 
-/* Bytes behind the tensor that are watched. */
+/* Bytes after the tensor that are watched. */
 static size_t guard_behind(const rg_tensor_desc *desc)
 {
     for (int32_t d = 0; d < desc->rank; d++) {

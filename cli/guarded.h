@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Tensors in memory whose other bytes are watched: guards in front and behind, gaps between
- * elements. On a GPU the tensor and all bytes around it stand in the GPU's memory; what is filled,
- * set, read and compared here is an image of them on the host. */
+/* Tensors in memory whose other bytes are watched: guards before and after it, gaps between
+ * elements. On a GPU the tensor and all bytes around it stand in the GPU's memory; what is
+ * filled, set, read and compared here is an image of them on the host. */
 #ifndef RG_CLI_GUARDED_H
 #define RG_CLI_GUARDED_H
 
@@ -11,8 +11,8 @@
 typedef enum rg_arrangement {
     RG_DENSE,
     RG_PADDED,    /* the last dimension contiguous, gaps between rows */
-    RG_SCATTERED, /* the first dimension fastest, a gap behind every element */
-    RG_SPACED,    /* gaps of 16 elements, behind the last dimension alone: rows stay aligned */
+    RG_SCATTERED, /* the first dimension fastest, a gap after every element */
+    RG_SPACED,    /* gaps of 16 elements, after the last dimension alone: rows stay aligned */
     RG_MIXED,     /* each tensor another of these */
     RG_UNITS,     /* dense, with odd strides of dimensions of size 1, which must not matter */
     RG_EXPANDED,  /* stride 0 along dimension 0 */
@@ -36,7 +36,7 @@ typedef struct rg_guarded {
     bool is_changed; /* `memory`, since the last upload */
 } rg_guarded;
 
-/* Filled with `values`, as rg_guarded_fill does it; `number` tells the tensors of one call apart.
+/* Filled with `values`, as rg_guarded_fill does it; `number` distinguishes the tensors of one call.
  */
 rg_status rg_guarded_make(rg_device *device, const rg_tensor_desc *shape,
                           rg_arrangement arrangement, int number, const double *values,

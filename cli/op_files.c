@@ -70,7 +70,7 @@ static bool take_part(const char **at, part *p)
 
 static bool parse_slice(const char *text, slice *s)
 {
-    const char *at = text + 1; /* behind the bracket */
+    const char *at = text + 1; /* after the bracket */
     for (s->count = 0; s->count < RG_MAX_RANK; at++) {
         if (!take_part(&at, &s->parts[s->count++]))
             return false;

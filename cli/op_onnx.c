@@ -118,7 +118,7 @@ static bool is_alias(const char *typed, const char *name)
     return strcasecmp(typed, name) == 0;
 }
 
-/* "x0", "inputs_0", "input0" for the inputs of Concat, likewise for the outputs of Split. */
+/* "x0", "inputs_0", "input0" for the inputs of Concat, the same for the outputs of Split. */
 static bool is_numbered(const char *typed, const char *name)
 {
     const size_t digits = strcspn(name, "0123456789"), given = strcspn(typed, "0123456789");

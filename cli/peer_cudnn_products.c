@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Contractions by cuDNN and cuBLASLt: the calls that our kernels make, made directly, one behind
+/* Contractions by cuDNN and cuBLASLt: the calls that our kernels make, made directly, one after
  * the other in a stream. What is left is what commands and our own kernels cost beside them. */
 #if RG_HAVE_CUDNN
 #include "cli/peer_cudnn.h"

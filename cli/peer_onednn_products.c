@@ -17,7 +17,7 @@ static rg_status describe(const rg_onednn_job *j, int64_t rows, int64_t columns,
         j, rg_onednn.memory_desc_init_by_strides(memory, 2, dims, types[j->row->dtype], strides));
 }
 
-/* A relu behind the product. */
+/* A relu after the product. */
 static rg_status add_relu(rg_onednn_job *j)
 {
     dnnl_post_ops_t after = NULL;

@@ -15,7 +15,7 @@ typedef struct rg_peer_product {
 } rg_peer_product;
 
 /* RG_UNSUPPORTED, with a sentence that begins with the peer's name, for other ops, and for
- * gradients of all inputs at once or behind a neuron. */
+ * gradients of all inputs at once or after a neuron. */
 rg_status rg_peer_product_find(const rg_bench_row *row, const char *peer, rg_peer_product *product);
 
 #endif

@@ -126,7 +126,7 @@ static rg_status receive_line(child *c, char *text, size_t capacity, double seco
     return abandon(c, "the script's answer is too long");
 }
 
-/* {"ms": 1.5}, {"skip": "reason"}: the value behind the key, or NULL. */
+/* {"ms": 1.5}, {"skip": "reason"}: the value after the key, or NULL. */
 static const char *value_of(const char *answer, const char *key)
 {
     const char *at = strstr(answer, key);

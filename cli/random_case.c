@@ -31,7 +31,7 @@ __attribute__((format(printf, 2, 3))) static void say(writer *w, const char *for
         w->length = w->capacity - 1;
 }
 
-/* Ends behind the last number that is not 0. */
+/* Ends after the last number that is not 0. */
 static void say_fill(writer *w, const rg_fill *fill)
 {
     const double numbers[] = { fill->low,    fill->high,    fill->step,

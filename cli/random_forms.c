@@ -72,7 +72,7 @@ static uint64_t hash_of(const rg_tensor *tensor)
 
 /* ---- making ---- */
 
-/* Separate tensors, or slices of one that stand one behind the other. */
+/* Separate tensors, or consecutive slices of one. */
 static rg_status make_row(batch *b, const rg_tensor_desc *desc, const double *values,
                           bool neighbours, bool shared, rg_tensor *row[])
 {

@@ -57,7 +57,7 @@ typedef struct rg_net_node {
     int32_t gradient_of; /* the forward node, or -1 */
     bool with_state;     /* of a gradient: it reads the state of that node */
     bool flat;           /* its gradient is refused: that of a comparison */
-    bool behind;         /* it stands behind the backward passes */
+    bool behind;         /* it comes after the backward passes */
     int32_t inputs, outputs;
     int32_t in[RG_MAX_INPUTS], out[RG_MAX_INPUTS]; /* values; dy and dx of a gradient */
     int32_t assigns[RG_MAX_OUTPUTS];               /* parameters that outputs are assigned to */
@@ -164,7 +164,7 @@ void rg_net_inner_neuron(rg_net_draw *d);
 void rg_net_add_result(rg_net_draw *d, int32_t value); /* unless it is one */
 /* Results, states and plans, when all else is drawn: random_network_requests.c. */
 void rg_net_draw_requests(rg_net_draw *d);
-/* Draws what stands behind the forward pass. */
+/* Draws what follows the forward pass. */
 void rg_net_draw_backward(rg_net_draw *d);
 
 /* Says, for the items that are kept, what every value is, and which gradients there are. */
@@ -269,7 +269,7 @@ bool rg_net_check_mistakes(const rg_net *net, const rg_net_graph *g, rg_queue *q
 /* ---- entry point: random_network.c ---- */
 
 typedef struct rg_networks rg_networks;
-/* Devices of all instruction sets and numbers of threads; failures are told to `told`. */
+/* Devices of all instruction sets and numbers of threads; failures are printed to `told`. */
 rg_status rg_networks_open(const char *device, const char *isa, FILE *told, rg_networks **n);
 void rg_networks_close(rg_networks *n);
 /* Draws the network of a seed and checks it. `only`, unless NULL, lists the items to keep. A

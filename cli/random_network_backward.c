@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Random networks: what stands behind the forward pass. Losses, gradients, optimizers, results,
- * and plans to run all of it with. */
+/* Random networks: what follows the forward pass. Losses, gradients, optimizers, results, and
+ * plans to run all of it with. */
 #include "cli/random_network.h"
 
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static void draw_gradients(rg_net_draw *d, int32_t pass)
     }
 }
 
-/* ---- nodes behind ---- */
+/* ---- nodes after the backward passes ---- */
 
 static bool begin_node(rg_net_draw *d)
 {
@@ -257,7 +257,7 @@ static void draw_updates(rg_net_draw *d)
 
 /* ---- gradients by hand ---- */
 
-/* Whoever reads what is assigned to a parameter cannot read the parameter. */
+/* A node that reads the value assigned to a parameter cannot read the parameter. */
 static bool is_assigned(const rg_net *net, int32_t v)
 {
     const rg_net_value *value = &net->values[v];

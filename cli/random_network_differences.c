@@ -118,7 +118,7 @@ static rg_status compare(slope *s, rg_net_report *report, bool *right)
     const double wide = (at[0] - at[1]) / (2 * h), near = (at[2] - at[3]) / h;
     const double jump = fabs((at[2] - here) - (here - at[3])) / (h / 2); /* of slopes, at a kink */
     scale += fabs(near) + 1e-3 * (1 + fabs(here));
-    if (!(fabs(wide - near) < 1e-5 * scale)) /* a kink nearby, or too steep to tell */
+    if (!(fabs(wide - near) < 1e-5 * scale)) /* a kink nearby, or too steep to decide */
         return RG_OK;
     report->comparisons++;
     *right = fabs(near - analytic) <= fmax(1e-4 * scale, jump);

@@ -246,7 +246,7 @@ static bool draw_node(rg_net_draw *d, const char *op)
     return false;
 }
 
-/* A parameter that nobody has assigned, the last ones more often; -1: none. */
+/* A parameter that is not yet assigned, the last ones more often; -1: none. */
 static int32_t pick_parameter(rg_net_draw *d)
 {
     int32_t p = -1;
@@ -259,7 +259,7 @@ static int32_t pick_parameter(rg_net_draw *d)
     return p;
 }
 
-/* A parameter that the forward pass changes: what reads it behind that in the order of the graph,
+/* A parameter that the forward pass changes: what reads it after that in the order of the graph,
  * and every gradient, sees the old one. */
 static void draw_assignment(rg_net_draw *d, int32_t p)
 {
@@ -267,7 +267,7 @@ static void draw_assignment(rg_net_draw *d, int32_t p)
     const int32_t values = net->values_count;
     if (p < 0 || !begin_node(d))
         return;
-    d->node->flat = true; /* nobody reads what is assigned */
+    d->node->flat = true; /* the assigned value is not read */
     d->node->assigns[0] = p;
     const rg_tensor_desc *desc = &net->values[p].desc[0];
     rg_net_input(d, p);
@@ -280,7 +280,7 @@ static void draw_assignment(rg_net_draw *d, int32_t p)
     net->values[p].assigned = true;
 }
 
-/* Nodes behind each other that plans make one of. Others may read what stands between. */
+/* A chain of nodes that plans fuse. Other nodes may read the values in between. */
 static void draw_chain(rg_net_draw *d)
 {
     static const char *const before[] = { "conv",       "conv",       "dense",   "dense",
@@ -293,7 +293,7 @@ static void draw_chain(rg_net_draw *d)
     d->reads = parameter;
     if (draw_node(d, op)) {
         const int32_t y = d->node->out[0];
-        if (!softmax && rg_net_chance(d, 0.2)) { /* a bias that is made behind it */
+        if (!softmax && rg_net_chance(d, 0.2)) { /* a bias that is made after it */
             const rg_tensor_desc *desc = &net->values[y].desc[0];
             d->reads = rg_net_vector(d, net->dtype, desc->dims[desc->rank - 1], -0.5, 0.5, false);
             if (d->reads >= 0)

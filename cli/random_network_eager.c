@@ -107,7 +107,7 @@ typedef struct plain {
     rg_queue *queue;
     rg_device *device;
     rg_tensor **tensors;    /* by value of the graph */
-    rg_tensor **parameters; /* likewise, from run to run */
+    rg_tensor **parameters; /* kept from run to run */
     rg_state **states;      /* by node */
     rg_kernel **kernels;
     rg_commands *commands;

@@ -94,7 +94,7 @@ static void draw_neuron_fields(rg_net_draw *d, const char *prefix, double least,
     d->net->kinked |= kinds[k].kinked;
 }
 
-/* A neuron inside of another op sees numbers that nobody knows yet. */
+/* A neuron inside another op reads numbers that are not known yet. */
 void rg_net_inner_neuron(rg_net_draw *d)
 {
     if (!d->plain && rg_net_chance(d, 0.3))

@@ -24,7 +24,7 @@ int rg_random_repeat(const rg_random_request *request, const rg_op_test *test, c
 
 /* ---- children ---- */
 
-/* What a child process leaves behind. */
+/* What a child process leaves. */
 typedef enum rg_random_outcome {
     RG_OUTCOME_NONE, /* it did not come to an end */
     RG_OUTCOME_FINE,

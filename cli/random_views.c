@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Random layouts: the order of dimensions in memory, gaps, offsets, strides that nobody uses. */
+/* Random layouts: the order of dimensions in memory, gaps, offsets, strides that are not used. */
 #include "cli/check.h"
 #include "core/shape.h"
 

@@ -41,12 +41,12 @@ typedef enum rg_batch_norm_statistics {
  *  several times, for parts of a batch, of any number of images:
  *
  *      forward of `statistics`    adds to the statistics in the state
- *      forward of `normalize`     y, by these
+ *      forward of `normalize`     makes y from these
  *      gradient of `statistics`   adds to dgamma and dbeta in the state
- *      gradient of `normalize`    dx, dgamma, dbeta, by these
+ *      gradient of `normalize`    makes dx, dgamma, dbeta from these
  *
- *  Statistics that have been used for a y start anew with the next call, and so do the sums after
- *  a dx; rg_state_reset() starts all anew. A gradient before the y of its statistics, and a dx
+ *  The statistics call after a y restarts the statistics, and the sums restart after a dx;
+ *  rg_state_reset() restarts all of them. A gradient before the y of its statistics, and a dx
  *  before the sums of the whole batch, are refused with RG_INVALID_STATE. dgamma and dbeta are
  *  those of the whole batch: of several calls that add to them only the first one does. */
 typedef enum rg_batch_norm_phase {

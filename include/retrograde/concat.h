@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /** @file
- *  Concat: tensors put one behind the other along an axis.
+ *  Concat: tensors joined along an axis.
  *
  *      y   = x0, then x1, … along the axis
  *      dxi = the slice of dy where xi stands
  *
- *  With `multiple` above 1 every source takes up a multiple of so many indices of the axis: as
- *  many zeros follow it as are missing. MPS concatenates channels in this way, with a multiple
- *  of 4.
+ *  With `multiple` above 1 every source takes up a multiple of `multiple` indices of the axis, and
+ *  zeros fill what is missing. MPS concatenates channels in this way, with a multiple of 4.
  *
  *  All tensors have the same dtype: f32, f64, f16 or bf16 and, but for the axis, one shape. Every
  *  bit is kept. No result may share memory with what is read; sources may share it with each other.

@@ -85,7 +85,7 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *
  *  - a folder of IDX files named as those of MNIST are: train-images-idx3-ubyte,
  *    train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each perhaps
- *    compressed, with .gz behind its name; idx4 with channels, too;
+ *    compressed, with .gz after its name; idx4 with channels, too;
  *  - a folder with a folder of PNG, JPEG or WebP files for each class, or with such folders below
  *    train/ and below test/ or val/. Classes are numbered in the order of their names. Images are
  *    made grey or RGB as the first one is: 16 bits are cut to 8, palettes are looked up, what is
@@ -182,8 +182,8 @@ RG_API rg_status rg_dataset_read_mask(const rg_dataset *set, int64_t index, int3
 RG_API rg_status rg_dataset_measure(const rg_dataset *set, double mean[RG_DATASET_CHANNELS],
                                     double deviation[RG_DATASET_CHANNELS]);
 
-/** Makes batches in threads of its own, some ahead of who takes them, epoch after epoch without
- *  end. What a batch holds follows from set, descriptor, epoch and position alone. Calls for one
+/** Prepares batches ahead of the consumer on its own threads, epoch after epoch without end.
+ *  What a batch holds follows from set, descriptor, epoch and position alone. Calls for one
  *  loader come from one thread at a time. */
 typedef struct rg_loader rg_loader;
 

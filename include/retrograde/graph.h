@@ -268,7 +268,7 @@ typedef struct rg_plan_options {
     /* The options below stay within the tolerances of docs/numerics.md; those above give the same
      * bits. */
     bool fuse_neurons;  /**< fuse neurons into the op before them (default true) */
-    bool fuse_biases;   /**< fuse additions of a bias per channel likewise (default true) */
+    bool fuse_biases;   /**< fuse additions of a bias per channel in the same way (default true) */
     bool fuse_softmax;  /**< fuse softmax into a loss that is its only reader (default true) */
     bool fuse_losses;   /**< compute a loss and its gradient in one pass (default true) */
     bool add_gradients; /**< gradients are added into each other, without nodes of their own for

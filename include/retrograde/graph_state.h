@@ -47,7 +47,7 @@ typedef struct rg_gradient_values {
     rg_value *const *x; /**< of the forward pass; entries that the gradient does not read may be
                              NULL, and so may the array, with length 0 */
     size_t x_count;
-    rg_value *const *y; /**< likewise */
+    rg_value *const *y; /**< the same for the results */
     size_t y_count;
 } rg_gradient_values;
 

@@ -6,7 +6,7 @@
  *
  *      Q(i, j) = rows i - floor(kh / 2) to i + floor((kh - 1) / 2) and
  *                columns j - floor(kw / 2) to j + floor((kw - 1) / 2)
- *      R(i, j) = its mirror: rows i - floor((kh - 1) / 2) to i + floor(kh / 2), columns likewise
+ *      R(i, j) = its mirror: rows i - floor((kh - 1) / 2) to i + floor(kh / 2), same for columns
  *
  *      M  = 1 / N  sum of x over Q,   V = 1 / N  sum of x^2 over Q - M^2,   N = kh kw
  *      T  = delta + alpha V

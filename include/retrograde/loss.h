@@ -93,8 +93,8 @@ typedef struct rg_loss_desc {
     uint32_t size;               /**< of this struct; set by rg_loss_desc_default() */
     rg_loss_kind kind;           /**< default RG_LOSS_SOFTMAX_CROSS_ENTROPY */
     rg_loss_reduction reduction; /**< default RG_LOSS_MEAN; cosine_distance has RG_LOSS_SUM alone */
-    /** Whether all images make one number, or each one its own (default true). Without a reduction
-     *  it is of no account. */
+    /** Whether the loss is one number for the batch (true, the default) or one per image.
+     *  Ignored without a reduction. */
     bool across_batch;
     rg_loss_labels labels;  /**< default RG_LOSS_DENSE_LABELS */
     bool weights;           /**< whether there is an input `weights` (default false) */

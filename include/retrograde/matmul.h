@@ -33,7 +33,7 @@ extern "C" {
 typedef struct rg_matmul_desc {
     uint32_t size;    /**< of this struct; set by rg_matmul_desc_default() */
     bool transpose_a; /**< matrices of a are transposed before the product (default false) */
-    bool transpose_b; /**< likewise those of b (default false) */
+    bool transpose_b; /**< the same for b (default false) */
     double alpha;     /**< factor of the sums; finite (default 1) */
 } rg_matmul_desc;
 

@@ -12,9 +12,9 @@
  *
  *  A line is [label:] op [outputs] [field=value]… [from label, label…]. Fields are those of the
  *  op's descriptor, and one number stands for two that are the same: stride=2. `window` is that of
- *  the weights of conv and conv_transpose. `outputs`, the channels of the result, stands behind
- *  conv, conv_transpose and dense alone: a number, or "classes". Without `from` a layer reads the
- *  one before it; "input" are the images. What follows # is left out.
+ *  the weights of conv and conv_transpose. `outputs`, the channels of the result, follows conv,
+ *  conv_transpose and dense alone: a number, or "classes". Without `from` a layer reads the one
+ *  before it; "input" are the images. What follows # is left out.
  *
  *  A text becomes a graph, or a plan with first values, in one call each:
  *
@@ -99,14 +99,14 @@ RG_API rg_network_desc rg_network_desc_default(void);
 RG_API rg_status rg_model_describe(const rg_model *model, rg_network_desc *desc);
 
 /** Makes the graph of a model; *desc is copied. It has the sources "images" (n, h, w, c) of the
- *  dtype and "labels": (n, 1…) of i32, class numbers with as many dimensions as the last layer has
- *  less one, (n, h, w) of i32 for masks, or the shape of the last layer in the dtype for labels and
- *  values; the results "logits", the last layer, and "loss", the mean over all of them; and
- *  parameters "label.w", "label.b" and so on. With dropout while training there is a parameter
- *  "dropout_step", i64, which the caller counts up. Where an ONNX model has tensors of these names,
- *  sources and this parameter have underscores behind theirs. Gradients are not there yet: see
- *  rg_graph_gradients(). RG_MALFORMED while training if the last layer is softmax, which the loss
- *  applies itself. On failure *graph is NULL. */
+ *  dtype and "labels": (n, 1…) of i32, class numbers with as many dimensions as the last layer
+ *  has less one, (n, h, w) of i32 for masks, or the shape of the last layer in the dtype for
+ *  labels and values; the results "logits", the last layer, and "loss", the mean over all of
+ *  them; and parameters "label.w", "label.b" and so on. With dropout while training there is a
+ *  parameter "dropout_step", i64, which the caller counts up. Where an ONNX model has tensors of
+ *  these names, sources and this parameter have underscores after theirs. Gradients are not
+ *  there yet: see rg_graph_gradients(). RG_MALFORMED while training if the last layer is
+ *  softmax, which the loss applies itself. On failure *graph is NULL. */
 RG_API rg_status rg_model_graph(const rg_model *model, const rg_network_desc *desc,
                                 rg_graph **graph);
 

@@ -8,8 +8,8 @@
  *      zero         0
  *      constant     `value`, or the number of the output's channel in `fill`
  *      clamp        the nearest input: 0 or in - 1
- *      mirror       x0 x1 x2 goes on as x1 x0, in front of x0 as … x2 x1
- *      mirror_edge  x0 x1 x2 goes on as x2 x1 x0, in front of x0 as … x1 x0
+ *      mirror       x0 x1 x2 goes on as x1 x0, before x0 as … x2 x1
+ *      mirror_edge  x0 x1 x2 goes on as x2 x1 x0, before x0 as … x1 x0
  *
  *  each axis by itself; with zero and constant one axis outside is enough. Negative paddings cut
  *  off. The gradient adds every dy to the input that it was copied from, in the order of dy;
@@ -40,7 +40,7 @@ typedef struct rg_pad_desc {
     uint32_t size;     /**< of this struct; set by rg_pad_desc_default() */
     rg_pad_mode mode;  /**< default RG_PAD_ZERO */
     int64_t before[4]; /**< images, rows, columns, channels in front; may be negative (default 0) */
-    int64_t after[4];  /**< and behind (default 0) */
+    int64_t after[4];  /**< and after it (default 0) */
     double value;      /**< constant: what to fill with (default 0) */
     bool fill; /**< constant: filled from a second input, in place of value (default false) */
     /** Whether mirror and mirror_edge go on, to and fro, where a padding is longer than the image

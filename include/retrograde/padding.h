@@ -23,8 +23,8 @@
 extern "C" {
 #endif
 
-/** How padding and size of the result are found. `extra` is (windows - 1) s + K - n, the pixels
- *  that are missing; below 0 so many are left over. */
+/** How padding and size of the result are found. `extra` = (windows - 1) s + K - n: pixels
+ *  missing from the image; negative if pixels are left over. */
 typedef enum rg_padding_policy {
     RG_PADDING_EXPLICIT,   /**< the four numbers; windows = floor((before + n + after - K) / s) + 1.
                                 With numbers of 0 this is ONNX's auto_pad VALID */
@@ -65,8 +65,8 @@ typedef struct rg_window {
     int32_t stride[2];   /**< s: at least 1 */
     int32_t dilation[2]; /**< d: at least 1 */
     int64_t output[2];   /**< pixels of the result as the caller wants them; 0: by the policy */
-    bool ceil_mode;      /**< if explicit: include a last, partial window, where it begins
-                              before the padding behind the image */
+    bool ceil_mode;      /**< if explicit: include a last, partial window, where it begins before
+                              the padding after the image */
     bool transposed;     /**< source and result change places */
 } rg_window;
 

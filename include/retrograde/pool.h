@@ -82,7 +82,7 @@ RG_API rg_pool_desc rg_pool_desc_mps_node(rg_pool_kind kind, int32_t size, bool 
  *  With `indices` there is a second output (n, oh, ow, c) of i64: where in x the maximum stands,
  *  counted as ONNX does in the order (n, c, h, w), or (n, c, w, h) for a storage_order of 1,
  *  whatever the strides of x; -1 where a virtual 0 won, or no pixel was there. The gradient then
- *  reads the indices alone, y[1], whoever made them; dy has one entry. An index that is no pixel
+ *  reads the indices alone, y[1], from any source; dy has one entry. An index that is no pixel
  *  of its window, in its image and channel, is reported when the work is waited for, and dx is
  *  undefined; -1 is accepted where a virtual 0 can win. */
 RG_API rg_status rg_pool_create(rg_device *device, const rg_pool_desc *desc, rg_kernel **kernel);

@@ -27,7 +27,7 @@ RG_API double rg_rate_step(double rate, double factor, int64_t every, int64_t do
  *  least + (rate − least) · (1 + cos(π · done / steps)) / 2. `steps` less than 1: least. */
 RG_API double rg_rate_cosine(double rate, double least, int64_t steps, int64_t done);
 
-/** rate · (done + 1) / steps for the first `steps`, then rate: a factor in front of any schedule.
+/** rate · (done + 1) / steps for the first `steps`, then rate: a factor applied to any schedule.
  */
 RG_API double rg_rate_warmup(double rate, int64_t steps, int64_t done);
 

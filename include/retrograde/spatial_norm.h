@@ -6,7 +6,7 @@
  *
  *      Q(i, j) = rows i - floor(kh / 2) to i + floor((kh - 1) / 2) and
  *                columns j - floor(kw / 2) to j + floor((kw - 1) / 2)
- *      R(i, j) = its mirror: rows i - floor((kh - 1) / 2) to i + floor(kh / 2), columns likewise
+ *      R(i, j) = its mirror: rows i - floor((kh - 1) / 2) to i + floor(kh / 2), same for columns
  *
  *      T  = delta + alpha / N  sum of x^2 over Q,   N = kh kw
  *      y  = x T^-beta

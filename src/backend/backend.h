@@ -19,13 +19,13 @@ typedef struct rg_cpu_row {
     rg_cpu_function function[4]; /* by data dtype; NULL: look one instruction set lower */
 } rg_cpu_row;
 
-/* A CUDA kernel's host side: chooses a grid and launches on the place's stream, once. */
+/* Host side of a CUDA kernel: chooses a grid and launches once on the target's stream. */
 typedef struct rg_cuda_target rg_cuda_target; /* backend/cuda/target.h */
 typedef void (*rg_cuda_function)(const void *args, const rg_cuda_target *target);
-/* How many bytes of scratch such a launch needs here, asked when it is recorded: the time to
- * prepare what takes long or allocates. Pointers of the args are not filled in yet; bit i of
- * `unaligned` tells that tensor i does not begin at a multiple of 16 bytes. Scratch begins at a
- * multiple of RG_SCRATCH_ALIGNMENT, as libraries want it. */
+/* Returns the scratch bytes the launch needs. Called while recording: anything slow or that
+ * allocates is prepared here. Pointers of the args are not filled in yet; bit i of `unaligned`
+ * is set if tensor i does not begin at a multiple of 16 bytes. Scratch begins at a multiple of
+ * RG_SCRATCH_ALIGNMENT, as libraries want it. */
 enum { RG_SCRATCH_ALIGNMENT = 256 };
 typedef size_t (*rg_cuda_scratch)(const void *args, uint32_t unaligned,
                                   const rg_cuda_target *target);
@@ -44,7 +44,7 @@ typedef struct rg_cpu_table {
 typedef struct rg_cuda_table {
     const rg_cuda_row *rows;
     int32_t count;
-    /* The name of strategy i that its kernels choose from at launch, NULL behind the last; or NULL.
+    /* The name of strategy i that its kernels choose from at launch, NULL after the last; or NULL.
      */
     const char *(*strategy)(int32_t i);
 } rg_cuda_table;
@@ -60,8 +60,8 @@ typedef struct rg_kernel_table {
 
 /* ---- submissions: recorded work on its way to a backend ---- */
 
-/* One entry of a submission; `size` bytes with its args behind it. A work entry calls `function` on
- * the args; a copy entry (function NULL) has rg_copy_args. */
+/* One entry of a submission; `size` bytes, followed by its args. A work entry calls `function`
+ * on the args; a copy entry (function NULL) has rg_copy_args. */
 typedef struct rg_entry {
     size_t size;
     void (*function)(void); /* of the backend's own type */
@@ -180,7 +180,7 @@ typedef struct rg_backend {
     void (*queue_close)(void *queue); /* nothing is pending: every submission keeps its queue */
     /* Takes the submission; it runs after all submitted before it. */
     void (*submit)(void *queue, rg_backend_submission *submission);
-    /* Makes the queue run what is pending, though nobody waits for it. */
+    /* Makes the queue run what is pending even if no thread waits for it. */
     void (*wake)(void *queue);
     /* Returns when `is_done(submission)`; may run pending work itself. Refused from a handler of
      * the same queue. */

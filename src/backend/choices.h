@@ -16,7 +16,7 @@ extern "C" {
 enum { RG_CHOICES_NOTED = 16 };
 typedef struct rg_choices {
     const char *forced;                  /* NULL: none. Names are constants. */
-    const char *noted[RG_CHOICES_NOTED]; /* each once, NULL behind the last */
+    const char *noted[RG_CHOICES_NOTED]; /* each once, NULL after the last */
 } rg_choices;
 
 /* Lists that have a strategy of this name take it wherever it accepts; NULL: the first that

@@ -18,8 +18,7 @@ struct rg_fifo {
     int32_t waiters;
     pthread_t worker;
     bool has_worker, awake, stop, abandoned;
-    bool orphans; /* the system gave no thread for a worker: whoever waits runs all that is pending
-                   */
+    bool orphans; /* no worker could be started: a thread that waits runs all that is pending */
 };
 
 rg_status rg_fifo_create(const rg_allocator *allocator, const rg_fifo_owner *owner, rg_fifo **fifo)

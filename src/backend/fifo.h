@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The submissions of a queue, in order. A thread that waits runs what is pending itself; a fifo has
- * a worker of its own only once there is work that nobody may be waiting for. */
+/* The submissions of a queue, in order. A thread that waits runs what is pending itself; a fifo
+ * has a worker of its own only once there is work that no thread may be waiting for. */
 #ifndef RG_BACKEND_FIFO_H
 #define RG_BACKEND_FIFO_H
 
@@ -23,10 +23,10 @@ rg_status rg_fifo_create(const rg_allocator *allocator, const rg_fifo_owner *own
  * worker. */
 void rg_fifo_close(rg_fifo *fifo);
 
-/* Puts a submission behind all others. With `wake` the worker sees to it, whoever else waits;
- * returns whether others were pending. */
+/* Puts a submission after all others. With `wake` the worker runs it, whether or not a thread
+ * waits; returns whether others were pending. */
 bool rg_fifo_submit(rg_fifo *fifo, rg_backend_submission *submission, bool wake);
-/* Makes sure that what is pending runs although nobody waits for it. */
+/* Makes sure that what is pending runs even if no thread waits for it. */
 void rg_fifo_wake(rg_fifo *fifo);
 /* As rg_backend's wait. */
 rg_status rg_fifo_wait(rg_fifo *fifo, rg_backend_submission *submission,

@@ -25,7 +25,7 @@ rg_status rg_allocate_array(size_t count, size_t element, void *pointer);
 /* A copy of a text, to be given to free(). */
 rg_status rg_copy_text(const char *text, char **copy);
 
-/* A growing array: allocates memory for one more element of `element` bytes behind *count. */
+/* A growing array: allocates memory for one more element of `element` bytes after *count. */
 rg_status rg_grow(const rg_allocator *allocator, void **array, size_t *capacity, size_t count,
                   size_t element);
 

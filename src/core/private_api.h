@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What libretrograde shares with libretrograde_train and with nobody else. */
+/* What libretrograde shares with libretrograde_train alone. */
 #ifndef RG_CORE_PRIVATE_API_H
 #define RG_CORE_PRIVATE_API_H
 

@@ -13,7 +13,7 @@ rg_tensor_desc rg_tensor_desc_dense(rg_dtype dtype, int32_t rank, const int64_t 
     if (rank > 0 && dims == NULL)
         desc.rank = -1;
     if (desc.rank < 0 || rank > RG_MAX_RANK)
-        return desc; /* refused by whoever uses it */
+        return desc; /* refused where it is used */
     int64_t stride = 1;
     for (int32_t d = rank - 1; d >= 0; d--) {
         desc.dims[d] = dims[d];

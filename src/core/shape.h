@@ -25,7 +25,7 @@ bool rg_shape_is_dense(const rg_tensor_desc *desc);
 /* Whether two elements of one tensor share an address. */
 bool rg_shape_overlaps_itself(const rg_tensor_desc *desc);
 
-/* Whether b, whose first element stands `distance` bytes behind that of a, shares a byte with a.
+/* Whether b, whose first element is `distance` bytes after that of a, shares a byte with a.
  * Exact for equal strides and dtypes, otherwise by byte ranges. */
 bool rg_shape_overlaps(const rg_tensor_desc *a, const rg_tensor_desc *b, int64_t distance);
 

@@ -9,7 +9,7 @@
 /* Records the sentence for this thread and returns `status`. */
 __attribute__((format(printf, 2, 3))) rg_status rg_fail(rg_status status, const char *format, ...);
 
-/* Puts the name of what a caller was doing in front of the sentence of this thread. */
+/* Puts the name of what a caller was doing before the sentence of this thread. */
 __attribute__((format(printf, 1, 2))) void rg_error_prefix(const char *format, ...);
 
 #define RG_CHECK(condition, status, ...)         \

@@ -14,7 +14,7 @@ typedef struct rg_safetensors_tensor {
     size_t rank;
     bool known;          /* the dtype is one of ours */
     rg_tensor_desc desc; /* where it is, and the rank is at most RG_MAX_RANK */
-    uint64_t begin, end; /* behind the header */
+    uint64_t begin, end; /* after the header */
 } rg_safetensors_tensor;
 
 struct rg_safetensors {

@@ -148,7 +148,7 @@ static uint64_t first_byte(const rg_safetensors *file, const rg_safetensors_tens
     return 8 + file->header_size + t->begin;
 }
 
-/* Puts file and tensor in front of the sentence of a failure. */
+/* Puts file and tensor before the sentence of a failure. */
 static rg_status named(const rg_safetensors *file, const rg_safetensors_tensor *t, rg_status status)
 {
     char name[RG_QUOTED];

@@ -26,7 +26,7 @@ typedef struct item {
     const char *name;
     rg_tensor_desc desc;
     rg_pieces pieces;
-    uint64_t offset; /* of its elements behind the header */
+    uint64_t offset; /* of its elements, from the end of the header */
 } item;
 
 typedef struct writer {

@@ -29,7 +29,7 @@ rg_pieces rg_pieces_of_host(const void *data, const rg_tensor_desc *desc);
 /* The size of the next piece; 0 at the end. */
 size_t rg_pieces_next(const rg_pieces *pieces);
 
-/* Copies it from or to `host`, and goes on to the one behind it. */
+/* Copies it from or to `host`, and goes on to the next one. */
 rg_status rg_pieces_copy(rg_pieces *pieces, void *host);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Fusion: steps that become part of the op before or behind them, with their gradients. */
+/* Fusion: steps that become part of the op before or after them, with their gradients. */
 #include "graph/links.h"
 
 /* ---- descriptors ---- */
@@ -63,7 +63,7 @@ static bool may_read(const rg_sequence *s, int32_t at, const rg_step *step, cons
     return true;
 }
 
-/* ---- two steps, one behind the other ---- */
+/* ---- two consecutive steps ---- */
 
 /* Values between steps, which are gone when both are one. */
 static bool is_between(const rg_sequence *s, int32_t value)
@@ -96,14 +96,14 @@ static bool is_read_by(const rg_sequence *s, int32_t value, int32_t at, int32_t 
     return true;
 }
 
-/* The gradients of step `behind` make, as dx[k], the dy of one gradient of `before` each, and
- * nobody else reads it; and these are all gradients that `before` has. With `lone` some of the
- * first may make no dx[k] at all. */
-static bool gradients_pair(const rg_sequence *s, int32_t before, int32_t behind, int32_t k,
+/* Each gradient of step `after` produces, as dx[k], the dy of exactly one gradient of `before`,
+ * which is its only reader, and `before` has no other gradients. With `lone` some of the first
+ * may make no dx[k] at all. */
+static bool gradients_pair(const rg_sequence *s, int32_t before, int32_t after, int32_t k,
                            bool lone)
 {
     int32_t i, at = -1;
-    while ((i = rg_links_gradient(s->links, behind, &at)) >= 0) {
+    while ((i = rg_links_gradient(s->links, after, &at)) >= 0) {
         const int32_t between = s->steps[i].out[k];
         if (between < 0 && lone)
             continue;
@@ -114,7 +114,7 @@ static bool gradients_pair(const rg_sequence *s, int32_t before, int32_t behind,
     at = -1;
     while ((i = rg_links_gradient(s->links, before, &at)) >= 0) {
         const int32_t dy = s->steps[i].in[0], made = dy >= 0 ? s->slots[dy].made : -1;
-        if (made < 0 || s->steps[made].forward != behind || s->steps[made].out[k] != dy)
+        if (made < 0 || s->steps[made].forward != after || s->steps[made].out[k] != dy)
             return false;
     }
     return true;
@@ -152,20 +152,20 @@ static rg_status move_into(rg_sequence *s, int32_t from, int32_t to)
 
 /* ---- neurons and biases, into the op before them ---- */
 
-/* Steps `before` and `behind` become one with descriptor `desc`, in the place of the first, and so
- * do their gradients. Input `k` of `behind` is what `before` makes; `bias`, unless -1, is the
+/* Steps `before` and `after` become one with descriptor `desc`, in the place of the first, and
+ * so do their gradients. Input `k` of `after` is what `before` makes; `bias`, unless -1, is the
  * other, and becomes input b. */
-static rg_status absorb(rg_sequence *s, int32_t before, int32_t behind, int32_t k, int32_t bias,
+static rg_status absorb(rg_sequence *s, int32_t before, int32_t after, int32_t k, int32_t bias,
                         const any_desc *desc)
 {
     RG_TRY(set_desc(s, &s->steps[before], desc));
     rg_step *step = &s->steps[before];
-    step->out[0] = s->steps[behind].out[0];
+    step->out[0] = s->steps[after].out[0];
     if (bias >= 0)
         step->in[step->inputs++] = bias;
     const int32_t inputs = step->inputs;
     RG_TRY(note_change(s, before));
-    for (int32_t i, link = -1; (i = rg_links_gradient(s->links, behind, &link)) >= 0;) {
+    for (int32_t i, link = -1; (i = rg_links_gradient(s->links, after, &link)) >= 0;) {
         const int32_t at = reader_of(s, s->steps[i].out[k]);
         rg_step *gradient = &s->steps[at];
         RG_TRY(set_desc(s, gradient, desc));
@@ -178,7 +178,7 @@ static rg_status absorb(rg_sequence *s, int32_t before, int32_t behind, int32_t 
         set_reads(s, gradient);
         RG_TRY(move_into(s, at, i));
     }
-    rg_sequence_drop(s, behind);
+    rg_sequence_drop(s, after);
     return RG_OK;
 }
 
@@ -263,7 +263,7 @@ static rg_status read_from_y(rg_sequence *s, int32_t at)
     return RG_OK;
 }
 
-/* ---- softmax, into the loss behind it ---- */
+/* ---- softmax, into the loss after it ---- */
 
 static rg_status absorb_softmax(rg_sequence *s, int32_t softmax, int32_t loss, const any_desc *desc)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What stands behind graphs, values and nodes. */
+/* The structs of graphs, values and nodes. */
 #ifndef RG_GRAPH_GRAPH_H
 #define RG_GRAPH_GRAPH_H
 
@@ -94,8 +94,8 @@ struct rg_graph {
     char text[512];
 };
 
-/* The parts of graph.c that copies are made of, too. A value has all of `like` but graph and id; a
- * node has neither inputs nor outputs, and a label with `suffix` behind the op's name. */
+/* The parts of graph.c that copies are made of, too. A value has all of `like` but graph and id;
+ * a node has neither inputs nor outputs, and a label that is the op's name with `suffix`. */
 rg_status rg_graph_add_value(rg_graph *graph, const rg_value *like, rg_value **value);
 rg_status rg_graph_add_node(rg_graph *graph, const rg_op *op, const void *desc, const char *suffix,
                             rg_node **node);

@@ -162,7 +162,7 @@ static rg_status make_values(const rg_plan *plan, rg_layout_plan *layout, const 
 static rg_status make_states(rg_layout_plan *layout, const rg_claims *c)
 {
     const rg_sequence *s = &layout->sequence;
-    int32_t at = c->values; /* their claims stand behind those of values */
+    int32_t at = c->values; /* their claims follow those of values */
     for (int32_t i = 0; i < s->steps_count; i++) {
         const rg_step *step = &s->steps[i];
         rg_tensor_desc x[RG_MAX_INPUTS];

@@ -117,7 +117,7 @@ static size_t search(rg_claim *order[], rg_claim *placed[], int32_t count, size_
     return count > 0 ? best : 0;
 }
 
-/* Each claim behind the one before, the large ones first. */
+/* Each claim after the one before, the large ones first. */
 static size_t place_apart(rg_claim *const order[], int32_t count)
 {
     size_t size = 0;

@@ -38,7 +38,7 @@ static void mark_live(void *context, rg_value *value)
     }
 }
 
-/* Nodes stand behind what they read: one walk from the last to the first. */
+/* Nodes follow what they read: one walk from the last to the first. */
 static void find_live(rg_plan_draft *d)
 {
     const rg_graph *graph = d->graph;
@@ -157,7 +157,7 @@ static bool takes_run_number(const rg_plan_draft *d)
     return any;
 }
 
-/* The slot behind those of the graph's values. */
+/* The slot after those of the graph's values. */
 static void make_run_slot(rg_plan *plan, const rg_plan_draft *d)
 {
     const int32_t v = plan->slots_count;

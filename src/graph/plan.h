@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What stands behind a plan. */
+/* The structs of a plan. */
 #ifndef RG_GRAPH_PLAN_H
 #define RG_GRAPH_PLAN_H
 
@@ -83,7 +83,7 @@ typedef struct rg_given {
 /* Storage and tensors for one set of source shapes. */
 typedef struct rg_layout_plan {
     struct rg_layout_plan *next;
-    int32_t inputs_count;    /* the sources, and behind them the tensors of given states */
+    int32_t inputs_count;    /* the sources, then the tensors of given states */
     rg_tensor_desc *sources; /* by input */
     size_t *alignments;      /* by input: see rg_source_alignment() */
     rg_given *given;         /* by given state */
@@ -107,9 +107,9 @@ typedef struct rg_layout_plan {
     void *poison; /* bytes that overwrite what is no longer read, kept by `recorded`; or NULL */
 } rg_layout_plan;
 
-/* Where a run is interrupted while it is recorded: behind steps in their order. The function may
- * record more, and commit and continue; it cannot fail. A run that is replayed as a whole calls it
- * at its end. */
+/* Where a run is interrupted while it is recorded: after steps, in their order. The function may
+ * record more, and commit and continue; it cannot fail. A run that is replayed as a whole calls
+ * it at its end. */
 typedef struct rg_plan_cuts {
     const int32_t *steps;
     int32_t count;
@@ -117,7 +117,8 @@ typedef struct rg_plan_cuts {
     void *context;
 } rg_plan_cuts;
 
-/* A piece of a run: the steps behind `after`, -1 for the beginning, up to `last`, -1 for the end.
+/* A piece of a run: the steps that follow `after`, -1 for the beginning, up to `last`, -1 for the
+ * end.
  */
 typedef struct rg_plan_piece {
     int32_t after, last;
@@ -131,7 +132,7 @@ typedef struct rg_plan_update {
 } rg_plan_update;
 
 /* What a run reads, while it is recorded: there may be more of it than a stack holds. The first
- * four have an entry for each source, and behind them one for each tensor of the given states. */
+ * four have an entry for each source, then one for each tensor of the given states. */
 typedef struct rg_input_buffers {
     rg_tensor **tensors;
     rg_tensor_desc *descs;
@@ -313,7 +314,7 @@ rg_status rg_layout_encode(const rg_plan *plan, rg_layout_plan *layout, rg_comma
 /* A tensor in the storage of a layout. */
 rg_status rg_layout_tensor(const rg_plan *plan, const rg_layout_plan *layout,
                            const rg_tensor_desc *desc, size_t offset, rg_tensor **tensor);
-/* Puts who makes the inputs of a step in front of the sentence about it. */
+/* Puts the names of the steps that make the inputs of a step before the sentence about it. */
 void rg_layout_name_inputs(const rg_plan *plan, const rg_step *step, const rg_tensor_desc descs[]);
 /* Writes a number into all elements, and waits for it. */
 rg_status rg_layout_fill(rg_tensor *tensor, double number);
@@ -329,8 +330,8 @@ rg_tensor *rg_layout_value(const rg_layout_plan *layout, int32_t value);
 
 /* Notes which states the gradient nodes that run are given. */
 rg_status rg_plan_note_given(rg_plan *plan, const bool runs[]);
-/* Puts the states behind the sources in the plan's buffers, if they fit. With `commands` they must
- * also be ready to be read. */
+/* Puts the states after the sources in the plan's buffers, if they fit. With `commands` they
+ * must also be ready to be read. */
 rg_status rg_plan_take_given(rg_plan *plan, const rg_commands *commands,
                              const rg_given_states *given, const char *who);
 /* The shape of input i of the forward pass, of all images together. */

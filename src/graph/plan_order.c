@@ -96,8 +96,7 @@ static uint64_t heap_pop(waiting *w)
     return least;
 }
 
-/* Those who have waited are looked at again: in this round if they come behind `key`, else in the
- * next. */
+/* Re-examines the nodes that waited: in this round if they come after `key`, else in the next. */
 static void wake(waiting *w, int32_t *list, uint64_t key)
 {
     for (int32_t node = *list, next; node >= 0; node = next) {

@@ -22,7 +22,7 @@ typedef struct gathering {
     bool stacks;       /* the sources are images (h, w, c) */
     rg_tensor *whole;  /* a temporary */
     rg_tensor **from;  /* the images, as elements that can be copied */
-    rg_tensor **parts; /* views of `whole`, likewise */
+    rg_tensor **parts; /* views of `whole`, one for each image */
 } gathering;
 
 static bool is_one_tensor(const gathering *g)
@@ -73,7 +73,7 @@ static rg_status view_as(const rg_tensor *tensor, rg_dtype dtype, rg_tensor **vi
     return RG_OK;
 }
 
-/* Whether images get a dimension that counts them, in front of theirs. */
+/* Whether the images are stacked along a new first dimension. */
 static bool is_stacked(const gathering *g)
 {
     return g->stacks || g->images[0]->desc.rank == 0;
@@ -268,7 +268,7 @@ rg_status rg_plan_encode_images(rg_plan *plan, rg_commands *commands, int64_t co
     if (status == RG_OK)
         count_images(plan, count, sources, wholes);
     for (int32_t i = 0; i < plan->sources_count; i++) {
-        if (wholes[i] != NULL && wholes[i]->read_count > 0) /* refused, or nobody reads it */
+        if (wholes[i] != NULL && wholes[i]->read_count > 0) /* refused, or not read */
             (void)rg_tensor_set_read_count(wholes[i], 0);
         rg_tensor_destroy(wholes[i]);
     }
@@ -325,7 +325,7 @@ rg_status rg_plan_run_async_results(rg_plan *plan, rg_tensor *const sources[], r
         status = rg_commands_on_completion(commands, handler, context);
     if (status == RG_OK)
         status = rg_commands_commit(commands);
-    rg_commands_destroy(commands); /* nobody waits: the queue runs it by itself */
+    rg_commands_destroy(commands); /* no thread waits: the queue runs it by itself */
     for (int32_t i = 0; results != NULL && status != RG_OK && i < plan->results_count; i++) {
         rg_tensor_destroy(results[i]);
         results[i] = NULL;

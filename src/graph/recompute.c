@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Recomputation: what is cheap to compute is dropped behind its last forward reader, and computed
+/* Recomputation: what is cheap to compute is dropped after its last forward reader, and computed
  * again for the backward pass, until storage fits into a budget. */
 #include "graph/plan.h"
 
@@ -8,7 +8,7 @@ static const rg_allocator *const allocator = &rg_default_allocator;
 
 enum {
     MAX_CHAIN = 8,              /* steps that run again for one value */
-    MAX_STEPS_VISITED = 1 << 23 /* steps that all attempts together look at: each looks at all */
+    MAX_STEPS_VISITED = 1 << 23 /* by all attempts together; each of them visits every step */
 };
 
 /* Steps that make a value again, in the order of the sequence. */

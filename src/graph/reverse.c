@@ -25,7 +25,7 @@ static bool is_needed(const reverse *r, const rg_value *value)
 }
 
 /* What the outputs of a node depend on. Ops without a gradient, and gradients, pass on
- * parameters only: the reverse pass refuses to go through them where a parameter is behind. */
+ * parameters only: the reverse pass refuses to go through them where a parameter comes before. */
 static uint8_t needs_of(const reverse *r, const rg_node *node)
 {
     uint8_t needs = 0;
@@ -39,8 +39,8 @@ static uint8_t needs_of(const reverse *r, const rg_node *node)
     return node->gradient || node->op->gradient == NULL ? needs & FROM_PARAMETER : needs;
 }
 
-/* Marks values that depend on something whose gradient is wanted. Not constants, nor what is behind
- * a stop mark: the marked value has a gradient, but passes none on. */
+/* Marks values that depend on something whose gradient is wanted. Not constants, nor what is
+ * before a stop mark: the marked value has a gradient, but passes none on. */
 static void mark_needed(reverse *r)
 {
     const rg_graph *graph = r->graph;

@@ -135,7 +135,7 @@ bool rg_step_is_sum(const rg_step *step)
 
 /* ---- times ---- */
 
-/* A step also makes what nobody reads. */
+/* A step also makes values that are not read. */
 static void note_writes(rg_sequence *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
@@ -269,7 +269,7 @@ static rg_status add_into(rg_sequence *s, rg_links *links, int32_t sum, int32_t 
     rg_sequence_note_outputs(s, made);
     s->slots[last].made = -1;
     s->slots[last].readers = 0;
-    return rg_links_add_reader(links, base, made); /* behind all other readers of `base` */
+    return rg_links_add_reader(links, base, made); /* after all other readers of `base` */
 }
 
 rg_status rg_sequence_sums(rg_sequence *s)
@@ -360,7 +360,7 @@ static int by_first(const void *a, const void *b)
 }
 
 /* Finds the first step of each kernel, in a list that is sorted by hashes: two kernels with one
- * hash stand in one run of it, and are told apart. */
+ * hash stand in one run of it, and are distinguished. */
 static void find_batch_leaders(batched list[], int32_t count)
 {
     for (int32_t begin = 0; begin < count;) {

@@ -208,8 +208,8 @@ static inline void rg_draw_output(rg_draw *d, int64_t rows, int64_t columns, int
 /* ---- fused neurons ---- */
 
 /* A neuron after a sum or a norm: none in every other trial, otherwise one that is defined
- * everywhere. Where the pre-activation is `stored` in 16 bits, it decides on which side of a kink
- * it lies: none with a kink whose side y does not tell. */
+ * everywhere. Where the pre-activation is `stored` in 16 bits, it decides on which side of a
+ * kink it lies: none with a kink whose side does not follow from y. */
 static inline void rg_draw_neuron(rg_draw *d, rg_neuron_desc *neuron, bool stored)
 {
     enum { SHARP = 2 }; /* kinds at the end of the list that 16 bits are too coarse for */

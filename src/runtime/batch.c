@@ -4,7 +4,8 @@
 #include "runtime/batch.h"
 #include "runtime/batch_overlap.h"
 
-/* Before addresses are compared: a temporary of others, or one that is used up, has none. */
+/* Must run before addresses are compared: a temporary of another submission, or one with no
+ * reads left, has no address. */
 static rg_status check_all_usable(rg_tensor *const tensors[], int64_t entries, const rg_call *call,
                                   const char *prefix, const char *const names[], int64_t count)
 {

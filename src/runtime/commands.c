@@ -47,7 +47,7 @@ rg_status rg_commands_recording(const rg_commands *commands, const char *who)
     return RG_OK;
 }
 
-/* Submissions that ran without error have nothing more to tell. */
+/* Submissions that ran without error have nothing more to report. */
 static void forget_completed(rg_submission **submission)
 {
     while (*submission != NULL) {

@@ -290,7 +290,8 @@ void rg_queue_destroy(rg_queue *queue)
 {
     if (queue == NULL)
         return;
-    queue->device->backend->wake(queue->queue); /* nobody may be left to wait for what is pending */
+    queue->device->backend->wake(
+        queue->queue); /* there may be no thread that waits for what is pending */
     rg_queue_release(queue);
 }
 

@@ -165,7 +165,7 @@ size_t rg_kernel_describe(const rg_kernel *kernel, char *text, size_t capacity)
     const size_t fields = rg_fields_text(&kernel->op->desc, kernel->desc,
                                          used < capacity ? text + used : NULL, capacity - used);
     if (fields == 0 && name <= capacity && name > 0)
-        text[name - 1] = 0; /* no fields: no space behind the name */
+        text[name - 1] = 0; /* no fields: no space after the name */
     return fields > 0 ? name + fields : name - 1;
 }
 

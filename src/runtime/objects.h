@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What stands behind the handles of the public headers. */
+/* The structs of the handles in public headers. */
 #ifndef RG_RUNTIME_OBJECTS_H
 #define RG_RUNTIME_OBJECTS_H
 
@@ -93,7 +93,7 @@ rg_status rg_tensor_copy_args(const rg_tensor *tensor, void *host, size_t bytes,
 typedef struct rg_relocation {
     size_t at;           /* where the pointer stands in the entries */
     rg_storage *storage; /* NULL: scratch, or a fault word */
-    size_t offset;       /* in the storage, in the heap, or behind it among the fault words */
+    size_t offset;       /* in the storage, in the heap, or after it among the fault words */
     bool is_fault;
 } rg_relocation;
 
@@ -198,7 +198,7 @@ rg_status rg_commands_wait_committed(rg_commands *commands);
 /* ---- repeat.c ---- */
 
 /* Commands that are recorded once and repeated in others. A stand-in takes the place of a tensor
- * that is only known then: it has a shape, and an offset that tells how the tensor is aligned. */
+ * that is only known then: it has a shape, and an offset that gives the alignment of the tensor. */
 rg_status rg_stand_in_create(rg_commands *commands, const rg_tensor_desc *desc, size_t offset,
                              rg_tensor **tensor);
 typedef struct rg_stand_ins {

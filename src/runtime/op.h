@@ -83,7 +83,7 @@ typedef struct rg_fusion_hooks {
     bool (*with_run_number)(void *desc);
 } rg_fusion_hooks;
 
-/* What ops that lay windows on an image tell about them. */
+/* What ops with windows on an image report about them. */
 typedef struct rg_window_hooks {
     /* Checks the inputs, and fills in what windows are laid on, and where by the descriptor. */
     rg_status (*place)(const void *desc, const rg_tensor_desc x[], rg_window *window,

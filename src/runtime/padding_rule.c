@@ -18,7 +18,7 @@ static rg_status check_placement(const rg_op *op, const rg_placement *placement)
     return RG_OK;
 }
 
-/* The rule is a function of the caller: what it has left of the descriptor is checked again. */
+/* The rule is the caller's code, so the descriptor that it returns is validated again. */
 static rg_status obey(const rg_op *op, void *desc, const rg_window *window, rg_placement *placement,
                       rg_padding_rule *rule, void *context)
 {

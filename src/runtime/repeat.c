@@ -25,7 +25,7 @@ static range range_of(const rg_submission *from, const rg_stand_ins *stand_ins)
     return r;
 }
 
-/* The entries of `from`, behind those of `submission`, with fault words of their own. */
+/* Adds the entries of `from` to those of `submission`, with fault words of their own. */
 static rg_status repeat_entries(rg_submission *submission, const rg_submission *from,
                                 const range *repeated)
 {
@@ -69,7 +69,8 @@ static const rg_tensor *stand_for(const rg_stand_ins *s, const rg_storage *stora
     return NULL;
 }
 
-/* The first relocation in the entry at `begin` or behind it: they stand in the order of entries. */
+/* The first relocation in the entry at `begin` or after it: relocations are in the order of
+ * entries. */
 static size_t first_relocation(const rg_submission *from, size_t begin)
 {
     size_t low = 0, high = from->relocations_count;

@@ -7,7 +7,7 @@ struct rg_replay {
     rg_device *device;
     rg_commands *commands; /* never committed: with their storage, scratch and fault words */
     void *captured;        /* the backend's */
-    rg_storage *keeper;    /* frees it all when nobody needs it any more */
+    rg_storage *keeper;    /* frees all of it when it is no longer needed */
 };
 
 static void free_replay(void *context)

@@ -19,7 +19,8 @@ struct rg_strategy {
     bool (*accepts)(const rg_call *call, const void *request); /* whether it can run this */
     rg_status (*record)(rg_call *call, const void *request);
     bool (*prefers)(const rg_call *call, const void *request); /* whether it is the fastest of those
-                                              behind it in the list; NULL: wherever it accepts */
+                                              after it in the list; NULL: wherever
+                                              it accepts */
 };
 
 /* An op lists its strategies once, in the order in which they are asked:

@@ -80,8 +80,8 @@ rg_status rg_tensor_permute(rg_tensor *tensor, const int32_t order[], rg_tensor 
 }
 
 /* Gives the dimensions of `desc` strides under which they run through the elements of `from` in
- * its order. Goes through both shapes from the back: a run of old dimensions that lie behind one
- * another without a gap must equal a run of new ones. */
+ * its order. Walks both shapes from the last dimension: each contiguous group of old dimensions
+ * must have as many elements as a group of new ones. */
 static bool find_strides(const rg_tensor_desc *from, rg_tensor_desc *desc)
 {
     int32_t old = from->rank - 1, new = desc->rank - 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Reductions over an axis that is not the last: groups of elements that lie side by side. */
+/* Reductions over an axis that is not the last: adjacent groups of elements. */
 #ifndef RG_CPU_COLUMNS_H
 #define RG_CPU_COLUMNS_H
 
@@ -11,9 +11,9 @@
  * with their number, not with the product of both. */
 enum { COLUMN_PIECE = 128 };
 
-/* A unit is a block of groups that lie side by side. It is read row by row (element j of every
- * group of the block), so that memory is read in long runs; what belongs to each group, such as
- * its sum, stands in an array. */
+/* A unit is a block of adjacent groups. It is read row by row (element j of every group of the
+ * block), so that memory is read in long runs; what belongs to each group, such as its sum,
+ * stands in an array. */
 typedef struct columns {
     const char *in[2];
     char *out;
@@ -60,7 +60,7 @@ RG_INLINE void fold_groups(rg_group_fold *step, real *acc, const real *state, co
     }
 }
 
-/* Puts what fold_groups has left behind into the order of the groups. */
+/* Puts the results of fold_groups into the order of the groups. */
 RG_INLINE void end_fold(real *acc, const columns *c, const rg_dtype T)
 {
     for (int64_t i = 0; c->dense && i + 2 * VLEN <= c->width; i += 2 * VLEN)

@@ -236,12 +236,12 @@ static void cpu_queue_close(void *queue)
 
 static void cpu_submit(void *queue, rg_backend_submission *submission)
 {
-    /* Bytes: less is soon done by whoever asks for the outcome, and a worker that wakes up only
-     * to find it taken gets in the way of those who do it. */
+    /* Bytes. Smaller submissions are finished sooner by the thread that waits; waking the worker
+     * for them only adds contention. */
     enum { MIN_WAKE_BYTES = 256 << 20 };
     const bool behind = rg_fifo_submit(
         queue, submission, submission->has_handler || submission->moved_bytes >= MIN_WAKE_BYTES);
-    if (behind) /* nobody waited for the one before */
+    if (behind) /* no thread waited for the one before */
         rg_fifo_wake(queue);
 }
 

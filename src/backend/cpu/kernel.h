@@ -110,7 +110,7 @@ typedef struct sweep_data {
     const void *a, *b;
     void *out;
     bool add;    /* to what out holds */
-    bool stream; /* out goes past the cache */
+    bool stream; /* out is written by streaming stores */
 } sweep_data;
 
 RG_INLINE void sweep_one(rg_formula *formula, const void *k, const sweep_data d, int64_t i,
@@ -168,8 +168,8 @@ RG_INLINE void sweep_any(rg_formula *formula, rg_formula *formula_short, const b
                  sweep(is_short(U) ? formula_short : formula, k, d, count, kept ? RG_REAL : U, U));
 }
 
-/* Elements that are staged at a time: copied side by side, with zeros behind them up to a whole
- * number of pairs, because they are apart or fewer than a pair. */
+/* Elements that are staged at a time: copied to contiguous memory, with zeros after them up to a
+ * whole number of pairs, because they are apart or fewer than a pair. */
 enum { STAGE = 8 * VLEN };
 
 RG_OUTLINE void stage_in(char *stage, const char *from, int64_t step, int64_t count, int element)
@@ -190,8 +190,8 @@ RG_OUTLINE void stage_out(char *to, const char *stage, int64_t step, int64_t cou
         memcpy(to + i * step * element, stage + i * element, (size_t)element);
 }
 
-/* The only loop that is compiled for each formula and type: whole pairs, side by side. One formula
- * is for T of 32 bits or more, the other for T of 16. */
+/* The only loop that is compiled for each formula and type: whole pairs of contiguous elements.
+ * One formula is for T of 32 bits or more, the other for T of 16. */
 typedef void rg_sweep_pairs(const void *k, const sweep_data *d, int64_t count, rg_dtype T);
 
 RG_INLINE void sweep_pairs_of(rg_formula *formula, const void *k, const sweep_data d, int64_t count,

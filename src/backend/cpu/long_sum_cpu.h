@@ -102,8 +102,8 @@ RG_INLINE double piece_sum_end(const piece_sum *s)
     return s->blocks + s->block;
 }
 
-/* The same side by side: sum[c] = the sum over p of from[p step + c], for c < width, at most
- * PIECES_WIDTH. */
+/* The same for adjacent columns: sum[c] = the sum over p of from[p step + c], for c < width, at
+ * most PIECES_WIDTH. */
 enum { PIECES_WIDTH = 256 };
 
 RG_OUTLINE void sum_of_pieces(double *sum, const real *from, int64_t step, int64_t pieces,

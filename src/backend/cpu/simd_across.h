@@ -38,7 +38,7 @@
 #define RG_ZIP(k)  k, k + 2
 #endif
 
-/* VLEN lanes of two vectors, one behind the other, from lane k on. */
+/* VLEN lanes of two consecutive vectors, from lane k on. */
 #if RG_VLEN == 16
 #define RG_FROM(k)                                                                            \
     k, k + 1, k + 2, k + 3, k + 4, k + 5, k + 6, k + 7, k + 8, k + 9, k + 10, k + 11, k + 12, \

@@ -82,7 +82,7 @@ RG_INLINE int vhead(const void *data, const rg_dtype T)
     return (int)(-(uintptr_t)data & (RG_VECTOR_BYTES - 1)) / (vbytes(T) / VLEN);
 }
 
-/* Stores past the cache, aligned to what they write. */
+/* Streaming stores, aligned to what they write. */
 #if !RG_REAL_F64
 RG_INLINE void vstream_half(uint16_t *to, vhalf half)
 {

@@ -15,9 +15,9 @@ typedef struct vpair {
 } vpair;
 
 #if !RG_REAL_F64
-/* Even elements a and odd elements b as bf16, side by side. A NaN is quiet (the result of
- * arithmetic) or was a bf16, so its upper half alone is one; of `sums` (see vstore_sums) its lower
- * half is 0, and it needs no care.
+/* Even elements a and odd elements b as bf16, interleaved. A NaN is quiet (the result of
+ * arithmetic) or came from a bf16, so its upper half is itself a NaN; of `sums` (see vstore_sums)
+ * its lower half is 0, and it needs no special case.
  *
  * The upper halves of all elements go up by 1 where the lower halves, plus 1 if the upper one is
  * odd, exceed one half, and where that does not overflow a NaN. */

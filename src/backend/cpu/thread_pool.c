@@ -32,7 +32,8 @@ struct rg_thread_pool {
     int32_t threads, started; /* threads - 1 are wanted, `started` running */
     pool_thread *list;
     share *shares; /* one per thread */
-    bool spins; /* waiting threads spin before they sleep: not where they would steal a processor */
+    bool spins;    /* waiting threads spin before they sleep; off when there are more threads than
+                      processors */
 
     pthread_mutex_t owner; /* held by the thread that uses the thread pool */
     _Alignas(64) _Atomic uint32_t generation;

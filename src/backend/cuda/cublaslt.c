@@ -154,7 +154,7 @@ static bool prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferen
     return lt.MatmulPreferenceSetAttribute(preference, name, value, bytes) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* The first algorithm of the heuristics; it needs no more workspace than they were told. */
+/* The first algorithm of the heuristics; its workspace fits the limit given to the heuristics. */
 static bool choose_algorithm(product_plan *plan, cublasLtHandle_t handle)
 {
     static const size_t most = (size_t)32 << 20;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Queues of the CUDA backend. A submission puts all its work into the stream and an event
- * behind it. Whoever waits for the submission waits for the event, and then finishes it. */
+/* Queues of the CUDA backend. A submission puts all its work into the stream, followed by an
+ * event. A thread that waits for the submission waits for the event, and then finishes the
+ * submission. */
 #include "backend/cuda/cuda_queue.h"
 #include "backend/cuda/cuda_memory.h"
 #include "backend/fifo.h"

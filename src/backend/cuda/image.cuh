@@ -90,7 +90,7 @@ static bool is_wide_image(const void *from, const void *to, const int64_t stride
     return wide;
 }
 
-/* Launches a kernel over a result of so many images, rows, columns and channels. */
+/* Launches a kernel over a result with these images, rows, columns and channels. */
 template <rg_dtype T, class ARGS>
 static void launch_image(void (*kernel)(ARGS, image_cut), const ARGS *k, bool wide, int64_t images,
                          int64_t rows, int64_t columns, int64_t channels,

@@ -109,7 +109,7 @@ static __device__ __forceinline__ uint4 load_vector(const void *from)
     return *(const uint4 *)from;
 }
 
-/* `stream`: past the cache, because nobody reads it soon. */
+/* `stream`: by a streaming store, because it is not read soon. */
 static __device__ __forceinline__ void store_vector(void *to, uint4 vector, bool stream)
 {
     if (stream)
@@ -314,7 +314,7 @@ static __device__ __forceinline__ REAL reduce(REAL value, int group, REAL *parti
 
 /* Over the threads of a block that have the same threadIdx.x % across, for VALUES values each;
  * `across` is a power of two. `partial` holds VALUES values of every thread, and may be written
- * again behind the next barrier. */
+ * again after the next barrier. */
 template <int VALUES, class REAL>
 static __device__ __forceinline__ void reduce_down(REAL value[VALUES], int across, REAL *partial,
                                                    const bool max)
@@ -327,7 +327,7 @@ static __device__ __forceinline__ void reduce_down(REAL value[VALUES], int acros
     const int x = (int)threadIdx.x & (across - 1), span = across < 32 ? 32 : across;
     const int part = (int)threadIdx.x / span, parts = (int)blockDim.x / span;
     const bool keeps = (int)threadIdx.x % span == x; /* one thread for each value of a part */
-    const int all = parts * across;                  /* the values of one e, side by side */
+    const int all = parts * across;                  /* the values of one e, contiguous */
     if (parts == 1)
         return;
     REAL *const own = partial + part * across + x;

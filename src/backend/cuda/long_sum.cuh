@@ -23,9 +23,9 @@ static __device__ __forceinline__ long_sum<REAL> long_sum_add(const long_sum<REA
     return { high, rest - (high - sum) };
 }
 
-/* V chains of additions side by side, cut into runs. The caller adds to `run`, calls count() after
- * each addition, and end() at last: chains of less than RG_CHAIN_RUN addends have the bits of plain
- * ones. */
+/* V parallel chains of additions, cut into runs. The caller adds to `run`, calls count() after
+ * each addition, and end() at last: chains of less than RG_CHAIN_RUN addends have the bits of
+ * plain ones. */
 template <class REAL, int V> struct long_chain {
     REAL run[V];
     long_sum<REAL> total[V];

@@ -6,10 +6,10 @@
 
 #include "core/sweep.h"
 
-/* Subtraction is addition with the other sign of the second scale, and a minimum is a maximum with
- * other signs of both scales and of the result; a mask is the other choice of that kernel.
- * Gradients come in three forms of the same five kinds: element by element, and two that add up
- * what an operand was repeated for. Those leave sums of pieces behind, which `sum_pieces` joins. */
+/* Subtraction is addition with a negated second scale. A minimum is a maximum with both scales and
+ * the result negated; a mask uses the same kernel. Gradients exist in three forms for each of the
+ * five kinds: element-wise, and two that also sum over the dimensions an operand was broadcast
+ * along. These write partial sums, which `sum_pieces` joins. */
 enum {
     RG_ADD_FORWARD,
     RG_MULTIPLY_FORWARD,
@@ -53,7 +53,7 @@ typedef struct rg_arithmetic_args {
     rg_sweep sweep; /* tensors a, b, y */
     int64_t period; /* on a CPU: elements of b that are repeated along a row; 0: none */
     rg_arithmetic_numbers numbers;
-    bool stream; /* y goes past the cache */
+    bool stream; /* y is written by streaming stores */
 } rg_arithmetic_args;
 
 /* Element by element. What is not read or not wanted is another tensor of the call. */
@@ -63,7 +63,7 @@ typedef struct rg_arithmetic_gradient_args {
     rg_sweep sweep; /* tensors dy, a, b, da, db */
     rg_arithmetic_numbers numbers;
     bool wants[2], add[2];
-    bool stream; /* results go past the cache */
+    bool stream; /* results are written by streaming stores */
 } rg_arithmetic_gradient_args;
 
 enum { RG_SUMS_TENSORS = 4 };
@@ -84,7 +84,7 @@ typedef struct rg_arithmetic_sums_args {
     rg_walk outer, around, inner; /* tensors dy, a, b, other */
     int64_t piece, pieces, rows, cuts;
     int64_t sums;
-    int64_t block, blocks; /* columns that a unit takes on the CPU, units side by side */
+    int64_t block, blocks; /* columns that a unit takes on the CPU, adjacent units */
     rg_arithmetic_numbers numbers;
     bool second;                   /* the sums are those of b */
     bool straight;                 /* inner has one stride in every tensor */

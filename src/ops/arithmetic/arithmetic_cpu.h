@@ -208,8 +208,8 @@ RG_INLINE bool is_aligned(const char *data)
     return ((uintptr_t)data & (RG_VECTOR_BYTES - 1)) == 0;
 }
 
-/* How many elements come before an aligned address of a result that goes past the cache. From
- * there on results do where they are aligned too. */
+/* How many elements come before an aligned address of a result that is written by streaming
+ * stores. From there on results do where they are aligned too. */
 RG_INLINE int64_t align(result y[], const int count, int64_t length, const rg_dtype T)
 {
     int64_t head = 0;

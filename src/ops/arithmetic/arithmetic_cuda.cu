@@ -48,7 +48,7 @@ static int64_t sweep_blocks(const rg_sweep *s, int lanes)
     return ceil_div(s->outer.count * ceil_div(s->length, lanes), THREADS);
 }
 
-/* Whether all tensors are contiguous: as many elements, one behind the other. */
+/* Whether all tensors are contiguous, with the same number of elements. */
 static bool is_flat(const rg_sweep *s, int tensors)
 {
     bool flat = s->outer.count == 1;
@@ -57,7 +57,7 @@ static bool is_flat(const rg_sweep *s, int tensors)
     return flat;
 }
 
-/* Elements of vector `v`; 0 behind the last one. */
+/* Elements of vector `v`; 0 after the last one. */
 template <rg_dtype T> static __device__ __forceinline__ int flat_lanes(int64_t count, int64_t v)
 {
     return (int)max((int64_t)0, min((int64_t)VLEN<T>, count - v * VLEN<T>));

@@ -157,8 +157,8 @@ RG_INLINE int64_t even_rows(const kind K, const rg_arithmetic_sums_args *args, i
     return least(most, dim - row % dim);
 }
 
-/* One piece of a block of sums that lie side by side, read row by row. Every 128 rows what they
- * have added up to is put aside: so errors grow less. */
+/* One piece of a block of adjacent sums, read row by row. The sums are flushed every 128 rows to
+ * limit rounding errors. */
 RG_INLINE void sum_columns(const kind K, const rg_arithmetic_sums_args *args, const constants *k,
                            int64_t unit, const rg_dtype T)
 {

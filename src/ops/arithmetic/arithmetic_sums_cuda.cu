@@ -104,8 +104,8 @@ template <rg_dtype T> static bool is_wide_sum(const rg_arithmetic_sums_args *k)
 
 /* ---- sums, columns ---- */
 
-/* A thread has a vector of columns, of one piece; `inner` threads stand side by side, and the
- * other threads of the block share the rows of the pieces. */
+/* A thread has a vector of columns, of one piece; `inner` threads are adjacent, and the other
+ * threads of the block share the rows of the pieces. */
 template <rg_dtype T, kind K, bool WIDE>
 static __global__ void __launch_bounds__(THREADS)
     sum_columns(const __grid_constant__ rg_arithmetic_sums_args k, const constants<T> c, int shift,

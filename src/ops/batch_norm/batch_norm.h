@@ -47,7 +47,7 @@ typedef struct rg_batch_norm_args {
     rg_channels shape; /* tensors x, y */
     rg_norm_parameters parameters;
     rg_norm_neuron neuron;
-    bool stream; /* y goes past the cache */
+    bool stream; /* y is written by streaming stores */
 } rg_batch_norm_args;
 
 typedef struct rg_batch_norm_sums_args {
@@ -95,7 +95,7 @@ typedef struct rg_batch_norm_gradient_args {
     bool given;  /* statistics: dx is gamma s g */
     bool extra;  /* slope and plus are not 0 */
     bool add;    /* into dx */
-    bool stream; /* dx goes past the cache */
+    bool stream; /* dx is written by streaming stores */
 } rg_batch_norm_gradient_args;
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Batch normalization of few channels: several rows side by side, so that loops are long. */
+/* Batch normalization of few channels: several rows at a time, so that loops are long. */
 #include "ops/batch_norm/batch_norm_record.h"
 
 static bool accepts(const rg_call *call, const void *request)

@@ -45,7 +45,7 @@ typedef struct unit_moments {
     double pivot[RG_NORM_UNIT], mean[RG_NORM_UNIT], squares[RG_NORM_UNIT], n;
 } unit_moments;
 
-/* The parts one after the other, behind what the state has counted before. */
+/* The parts one after the other, after what the state has counted before. */
 RG_OUTLINE void merge_parts(const rg_batch_norm_merge_args *k, int64_t first, int64_t width,
                             unit_moments *u)
 {

@@ -24,9 +24,9 @@ rg_batch_norm_inputs rg_batch_norm_inputs_of(const rg_batch_norm_desc *d);
 
 enum { MEAN, VARIANCE, S, DGAMMA, DBETA, MOMENTS, SUMS, SLOTS };
 
-/* How far the state has come: 1 + elements of a channel that are counted, and whether a y was made
- * of them; 1 + elements that the sums have, and which dx were made of these, as bits. 0: none yet,
- * which is less than an empty batch. */
+/* Progress of the state: 1 + elements per channel in the statistics; whether a y was computed
+ * from them; 1 + elements in the gradient sums; bits of the dx computed from these. 0 means
+ * nothing yet; an empty batch is 1. */
 enum { COUNTED, NORMALIZED, SUMMED, FINISHED };
 
 /* The tensors of one call. `any` stands in for those that there are none of. */
@@ -35,7 +35,7 @@ typedef struct rg_batch_norm_tensors {
     const rg_tensor *moments, *sums;
     rg_norm_parameters parameters;
     rg_batch_norm_inputs at;
-    bool chained; /* rows are taken side by side */
+    bool chained; /* several rows are taken at a time */
 } rg_batch_norm_tensors;
 
 rg_batch_norm_tensors rg_batch_norm_tensors_of(const rg_call *call, bool chained);
@@ -57,7 +57,7 @@ typedef struct rg_batch_norm_request {
 } rg_batch_norm_request;
 extern const rg_strategy rg_batch_norm_chains, rg_batch_norm_rows;
 
-/* All launches of a call; rows that are short are taken side by side where `chained`. */
+/* All launches of a call; short rows are taken several at a time where `chained`. */
 rg_status rg_batch_norm_record(rg_call *call, const rg_batch_norm_request *request, bool chained);
 
 /* ---- launches, in the order of the kernels ---- */

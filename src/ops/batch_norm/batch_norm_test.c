@@ -7,7 +7,7 @@
 
 /* ---- values ---- */
 
-/* A deviation of about 1 around an offset that f32 holds with three digits behind the point. */
+/* A deviation of about 1 around an offset that f32 holds with three decimals. */
 static double far_away(int64_t i)
 {
     return 8192 + (double)(i * 37 % 101) / 32;

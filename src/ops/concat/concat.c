@@ -152,7 +152,7 @@ static rg_status record_rows(rg_call *call, int32_t kernel, const rg_tensor *who
 
 /* ---- forward and gradient ---- */
 
-/* A slice of y along the axis, and how many elements lie in front of it. */
+/* A slice of y along the axis, and how many elements come before it. */
 static int64_t slab_of(const rg_tensor_desc *y, int32_t axis, int64_t start, int64_t length,
                        rg_tensor_desc *slab)
 {

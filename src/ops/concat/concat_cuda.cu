@@ -61,8 +61,7 @@ static void launch_join(const join_plan &plan, const rg_cuda_target *target)
     launch(join_rows<CHUNK, APART>, ceil_div(plan.all, EACH * THREADS), THREADS, 0, target, plan);
 }
 
-/* Tensors of so many elements that 32 bits do not number their chunks are cut into rows that they
- * do. */
+/* Tensors with more chunks than a 32-bit index can count are split by rows. */
 template <bool APART>
 static void join_some(const rg_concat_join_args &k, int64_t first, int64_t rows, int64_t size,
                       const rg_cuda_target *target)

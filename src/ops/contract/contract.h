@@ -8,10 +8,10 @@
  *      c[m][n]  =  sum over runs r, over k < r.count  of  A(r, m, k) * b[r.b + k * b_step + n]
  *
  *      in rows       A(r, m, k) = a[r.a + m * a_step + k]
- *                    m: pixels of an image, or rows of a matrix; k: channels, side by side. b is
+ *                    m: pixels of an image, or rows of a matrix; k: channels, contiguous. b is
  *                    a panel of weights, packed before.
  *      in columns    A(r, m, k) = a[r.a + m + k * a_step]
- *                    m: channels, side by side; k: pixels, or rows of a matrix. b is the other
+ *                    m: channels, contiguous; k: pixels, or rows of a matrix. b is the other
  *                    image in place, or rows of the other matrix. The form of gradients of
  *                    weights.
  *
@@ -45,7 +45,8 @@ typedef struct rg_tile {
     int64_t run_count;              /* at most RG_MAX_RUNS */
     int64_t a_step, b_step, c_step; /* in elements, see above; c_step between rows of c */
     bool add;                       /* c += the sum */
-    bool stream; /* c goes past the cache: its rows are aligned to RG_VECTOR_BYTES, and no `add` */
+    bool stream; /* c is written by streaming stores: its rows are aligned to RG_VECTOR_BYTES, and
+                    no `add` */
     const char *ahead, *ahead_end; /* memory to fetch meanwhile, which need not exist; or NULL */
     const real *waiting;           /* the engine's own: sums of earlier runs, or NULL */
 } rg_tile;
@@ -87,7 +88,7 @@ RG_OUTLINE void contract_load(real *to, int64_t to_step, const void *from, int64
     RG_WITH_TYPE(T, U, load_reals(to, at(from, first, U), step, count, to_step, U));
 }
 
-/* Whether one of so many numbers is infinite or NaN. */
+/* Whether one of `count` numbers is infinite or NaN. */
 RG_OUTLINE bool has_nonfinite_reals(const real *a, int64_t count)
 {
     vint nonfinite = { 0 };
@@ -101,7 +102,7 @@ RG_OUTLINE bool has_nonfinite_reals(const real *a, int64_t count)
     return vany(nonfinite);
 }
 
-/* Where the totals of partial sums are: in double, behind all `count` partial sums. */
+/* Where the totals of partial sums are: in double, after all `count` partial sums. */
 RG_INLINE double *totals_of(void *partials, const real *sums, int64_t count)
 {
     real *const end = (real *)partials + count;

@@ -8,7 +8,7 @@
  * with bits of bf16 in a, and with a panel of pairs in b, [k / 2][RG_PAIR_PANEL][2]: B(r, k, n) =
  * b[r.b + k / 2 * 2 * RG_PAIR_PANEL + 2 n + k % 2]. A unit may take k in steps of RG_PAIR_DEPTH:
  *
- *      r.count is even; behind a run, b is 0 up to a multiple of RG_PAIR_DEPTH, and a can be read
+ *      r.count is even; after a run, b is 0 up to a multiple of RG_PAIR_DEPTH, and a can be read
  *      up to there and holds numbers, neither infinite nor NaN.
  *
  * Products are added in an order that follows from the runs alone, not from how rows and columns

@@ -12,7 +12,7 @@
 
 #if RG_USES_PAIRS
 
-/* Whether one of so many numbers is infinite or NaN. */
+/* Whether one of `count` numbers is infinite or NaN. */
 RG_OUTLINE bool has_nonfinite_bits(const uint16_t *a, int64_t count)
 {
     enum { EACH = RG_VECTOR_BYTES / 2, EXPONENT = 0x7f80 };

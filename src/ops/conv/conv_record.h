@@ -19,8 +19,8 @@
 
 /* ---- descriptions ---- */
 
-/* Of a descriptor of either op: the defaults that are not 0, and the fields before and after those
- * that are the transpose's own. */
+/* Shared by both descriptors: non-zero defaults, and the fields before and after
+ * conv_transpose's own. */
 #define RG_CONV_DEFAULTS                                                 \
     .groups = 1, .stride = { 1, 1 }, .dilation = { 1, 1 }, .bias = true, \
     .neuron = { .size = sizeof(rg_neuron_desc), .kind = RG_NEURON_NONE }
@@ -125,8 +125,8 @@ double rg_conv_products(const rg_conv_shape *s);
 /* Args of RG_CONV_FORWARD and RG_CONV_DATA; other kernels take the epilogue from them. */
 rg_conv_args rg_conv_args_of(const rg_call *call, const rg_conv_pass *p);
 
-/* What a launch of so many units has to do, in bytes and in products, which take as long as bytes
- * if there are eight of them. */
+/* Sets the cost of a launch of `units` units: bytes moved and products; 8 products cost as much
+ * as 1 byte. */
 void rg_conv_set_cost(rg_launch *launch, int64_t units, int64_t bytes, double products);
 
 /* A launch of forward or data with `w` as the kernel wants it. The args begin with an rg_conv_args.
@@ -149,7 +149,7 @@ rg_status rg_conv_record_join(rg_call *call, const rg_conv_pass *p,
 
 /* Args, but for what grouped and permute alone have. */
 rg_conv_grouped_args rg_conv_grouped_args_of(const rg_call *call, const rg_conv_pass *p);
-/* Transposes the weights by a kernel of theirs, in blocks of so many channels of the result, and
+/* Transposes the weights by a kernel of theirs, in blocks of `block` channels of the result, and
  * records the launch with them. */
 rg_status rg_conv_record_between(rg_call *call, const rg_conv_pass *p, int32_t kernel,
                                  int64_t block, rg_launch *launch);
@@ -176,8 +176,8 @@ bool rg_conv_is_long(const rg_conv_shape *s, int64_t slices, int64_t windows);
 
 /* Of pairs, for panels: */
 rg_conv_pair_steps rg_conv_pair_steps_of(const rg_conv_window_axis *column, int64_t depth);
-/* Blocks; rows that are summed together, where a unit wants many: garbage between them is summed,
- * too. */
+/* Chooses blocks. If a unit needs many rows, rows are summed together with the unused columns
+ * between them. */
 void rg_conv_cut_pairs(rg_conv_rows_args *k, bool tall);
 
 #endif

@@ -147,7 +147,7 @@ static const rg_case cases[] = {
     { "lanes-8-left", "groups=2 padding.left=2 padding.bottom=1", "1,5,8,16 16,3,3,8 16" },
     { "lanes-2-crop", "groups=8 padding.top=-1 padding.right=-2", "1,7,9,16 16,3,3,2 16" },
 
-    /* neurons: whose slope y tells, and others */
+    /* neurons: whose slope y determines, and others */
     { "relu", NAME "relu" P1, "2,5,6,7 9,3,3,7 9" },
     { "leaky", NAME "relu neuron.a=0.1" P1, "1,5,6,7 19,3,3,7 19" },
     { "leaky-down", NAME "relu neuron.a=-0.5" P1, "1,5,6,7 9,3,3,7 9" },

@@ -48,7 +48,7 @@ static double neuron(const rg_dense_desc *d, double z)
     return value;
 }
 
-/* Where y tells the slope it is that of y as it is stored. */
+/* Where the slope follows from y, it is that of y as it is stored. */
 static double slope(const rg_dense_desc *d, double dy, double z, double y)
 {
     double value = 0;

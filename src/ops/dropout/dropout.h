@@ -9,7 +9,7 @@
 enum {
     RG_DROPOUT_FORWARD, /* draws the mask it needs, and keeps it where it can */
     RG_DROPOUT_MASK,    /* draws the mask alone, into the state */
-    RG_DROPOUT_APPLY,   /* reads the mask: forward behind RG_DROPOUT_MASK, and the gradient */
+    RG_DROPOUT_APPLY,   /* reads the mask: forward after RG_DROPOUT_MASK, and the gradient */
     RG_DROPOUT_KERNELS
 };
 
@@ -30,7 +30,7 @@ typedef struct rg_dropout_args {
     bool keeps_mask; /* forward writes the mask: x and y are dense, nothing is broadcast */
     bool dense;      /* the steps of x and y are 1 */
     bool add;        /* into y */
-    bool stream;     /* y goes past the cache */
+    bool stream;     /* y is written by streaming stores */
 } rg_dropout_args;
 
 /* ---- Philox4x32-10 (Salmon and others, Parallel random numbers: as easy as 1, 2, 3) ---- */
@@ -66,8 +66,9 @@ static inline RG_HOST_DEVICE rg_philox rg_philox_block(uint64_t seed, uint64_t s
 }
 
 /* Elements that a block decides on: the 16 bits of each are the upper half of its random number.
- * The lower half, from a block far behind all others, is drawn only where the upper one is that of
- * the limit. One 32-bit number per element would cost 0.9 cycles instead of 0.6 (Zen 4, bf16). */
+ * The lower half, from a block far after all others, is drawn only where the upper one is that
+ * of the limit. One 32-bit number per element would cost 0.9 cycles instead of 0.6 (Zen 4,
+ * bf16). */
 enum { RG_DROPOUT_BLOCK = 8 };
 #define RG_DROPOUT_LOWER (1ull << 63)
 

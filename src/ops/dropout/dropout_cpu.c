@@ -51,8 +51,8 @@ static shared shared_of(const rounds *r, uint64_t block)
                      p >> 32 ^ r->key[1][1], (uint32_t)p };
 }
 
-/* Block j of a vector is in lane 2 j, block LANES / 2 + j in lane 2 j + 1: so words of neighbours
- * come to stand side by side without crossing the vector. */
+/* Block j of a vector is in lane 2 j, block LANES / 2 + j in lane 2 j + 1: so words of
+ * neighbours become adjacent without crossing the vector. */
 RG_INLINE vwide lane_blocks(void)
 {
     vwide a;
@@ -178,7 +178,7 @@ static int read_bits(const uint8_t *mask, int64_t first, int64_t count, uint8_t 
     return shift;
 }
 
-/* Bits behind the last one are 0. */
+/* Bits after the last one are 0. */
 static void write_mask(uint8_t *mask, const uint8_t *bits, int64_t count)
 {
     memcpy(mask, bits, (size_t)((count + 7) / 8));

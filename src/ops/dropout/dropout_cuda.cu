@@ -6,7 +6,7 @@
 
 enum { THREADS = 256 };
 
-/* Elements of a thread: whole vectors that neighbours have side by side, within one random block.
+/* Elements of a thread: whole vectors, adjacent to those of neighbours, within one random block.
  */
 template <rg_dtype T> constexpr int EACH = VLEN<T> < 4 ? 4 : VLEN<T>;
 
@@ -82,7 +82,7 @@ static __device__ __forceinline__ uint32_t read_bits(const rg_dropout_args &k, i
     return (uint32_t)((const uint8_t *)k.mask)[first / 8] >> first % 8;
 }
 
-/* Writes a block's bits, a byte, if `first` is its first one; bits behind the last one are 0. */
+/* Writes a block's bits, a byte, if `first` is its first one; bits after the last one are 0. */
 static __device__ __forceinline__ void write_bits(const rg_dropout_args &k, uint32_t bits,
                                                   int64_t first)
 {

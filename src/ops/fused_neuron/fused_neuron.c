@@ -59,7 +59,7 @@ rg_status rg_fused_forward(rg_call *call, const rg_neuron_desc *neuron, const rg
     return rg_op_neuron.forward(&part);
 }
 
-/* dz from dy, and from y or z, whichever tells the slope. dz may be z. */
+/* dz from dy, and from y or z, whichever determines the slope. dz may be z. */
 static rg_status record_gradient(rg_call *call, const rg_neuron_desc *neuron, const rg_tensor *z,
                                  const rg_tensor *dz)
 {

@@ -17,7 +17,7 @@ rg_status rg_fused_check(const rg_neuron_desc *neuron, const char *op);
 /* A bias is added before the neuron. */
 bool rg_fused_take_bias(const rg_neuron_desc *neuron, bool *bias);
 
-/* Whether the gradient needs z, since y does not tell the slope. */
+/* Whether the gradient needs z, since the slope does not follow from y. */
 bool rg_fused_needs_z(const rg_neuron_desc *neuron);
 
 /* The part of an op's `reads` that comes from its neuron. */
@@ -34,9 +34,9 @@ const rg_tensor *rg_fused_z(const rg_call *call, const rg_neuron_desc *neuron);
 rg_status rg_fused_forward(rg_call *call, const rg_neuron_desc *neuron, const rg_tensor *z,
                            const rg_tensor *y);
 
-/* The gradient: dz, then what `gradients` makes of it. Where y does not tell the slope, z is that
- * of the state, if a forward pass has filled it, or is made once more by `make_z`, and dz takes its
- * place. */
+/* The gradient: dz, then what `gradients` makes of it. Where the slope does not follow from y, z
+ * is that of the state, if a forward pass has filled it, or is made once more by `make_z`, and
+ * dz takes its place. */
 typedef rg_status rg_fused_record(rg_call *call, const rg_tensor *tensor);
 rg_status rg_fused_backward(rg_call *call, const rg_neuron_desc *neuron, rg_fused_record *make_z,
                             rg_fused_record *gradients);

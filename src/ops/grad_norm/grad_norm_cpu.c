@@ -38,7 +38,7 @@ RG_INLINE void grad_norm_flat(const rg_grad_norm_flat_args *k, int64_t begin, in
     }
 }
 
-/* ---- any strides: elements are brought side by side first ---- */
+/* ---- any strides: elements are gathered first ---- */
 
 /* Elements i to i + count - 1 of the tensor. */
 RG_OUTLINE void gather_elements(const rg_grad_norm_strided_args *k, int64_t i, int64_t count,

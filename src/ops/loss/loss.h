@@ -67,7 +67,7 @@ typedef struct rg_loss_args {
     bool has_gradient;         /* derivatives are wanted */
     bool is_label_gradient;    /* those of labels */
     bool has_counts;           /* else `scale` says it all */
-    bool add, stream;          /* into the gradient; past the cache */
+    bool add, stream;          /* into the gradient; by streaming stores */
 } rg_loss_args;
 
 typedef struct rg_loss_finish_args {

@@ -110,7 +110,7 @@ RG_OUTLINE void slopes_of_row(const rg_loss_args *k, const class_row *row, const
     }
 }
 
-/* The same past the cache, while the largest element of the next row is looked for. */
+/* The same by streaming stores, while the largest element of the next row is looked for. */
 RG_INLINE real slopes_and_max(const class_row *row, const char *x, char *dx, const real *kept,
                               const next_row *next, int64_t length, const rg_dtype T)
 {

@@ -176,7 +176,7 @@ static __device__ __forceinline__ bool ends_sum(const rg_loss_args &k)
     return k.losses == RG_LOSS_SUMS && k.groups == 1 && k.length <= RG_LOSS_SHORT;
 }
 
-/* Leaves the sum of a block's losses, and tells whether it is the last one to do so. */
+/* Leaves the sum of a block's losses; returns whether it is the last one to do so. */
 static __device__ __forceinline__ bool leave_sum(const rg_loss_args &k, double loss,
                                                  double *partial)
 {

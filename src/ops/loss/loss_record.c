@@ -42,14 +42,14 @@ static extent extent_of(const rg_loss_desc *d, const rg_tensor_desc *y)
     return e;
 }
 
-/* Whether only the data tell how many weights are not 0. */
+/* Whether only the data determine how many weights are not 0. */
 static bool counts_weights(const rg_loss_desc *d)
 {
     return d->reduction == RG_LOSS_SUM_BY_NON_ZERO_WEIGHTS &&
            (d->weights || d->has_ignored || d->weight == 0);
 }
 
-/* What sums are divided by, as far as shapes tell. */
+/* What sums are divided by, as far as it follows from shapes. */
 static double divisor_of(const rg_loss_desc *d, const extent *e)
 {
     if (d->reduction == RG_LOSS_MEAN)

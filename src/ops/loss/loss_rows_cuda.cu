@@ -67,8 +67,8 @@ static __device__ __forceinline__ void apply_weights(const rg_loss_args &k, cons
 
 /* ---- a thread's share of a row ---- */
 
-/* The slots of a thread, one behind the other. With HOLD they are in registers: aligned vectors, of
- * labels without weights, and what is wanted is sums and derivatives by predictions. */
+/* The slots of a thread, in order. With HOLD they are in registers: aligned vectors, of labels
+ * without weights, and what is wanted is sums and derivatives by predictions. */
 template <rg_dtype T, bool HOLD> struct row_share {
     int64_t first; /* element of the row */
     int64_t slots;

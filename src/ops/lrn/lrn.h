@@ -22,7 +22,7 @@ typedef struct rg_lrn_shape {
     int64_t group;                /* pixels that are taken at once */
     int64_t units, scratch_bytes; /* bytes of scratch for each unit */
     bool dense;                   /* every step is 1 */
-    bool add, stream;             /* into the result; past the cache */
+    bool add, stream;             /* into the result; by streaming stores */
     rg_power_numbers numbers;
 } rg_lrn_shape;
 

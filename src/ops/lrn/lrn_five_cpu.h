@@ -162,8 +162,8 @@ RG_INLINE void gradient_five(const power_constants *k, const lrn_pixel *p, int64
 
 /* ---- windows of 5 in bf16: even and odd channels apart, as they are loaded ---- */
 
-/* Sums as sum_five makes them. `before`: every even value of the vectors before plus the odd one
- * behind it, and every odd one plus the even one behind it. */
+/* Sums as sum_five makes them. `before`: for the previous vectors, each even value plus the odd
+ * value after it, and each odd value plus the even value after it. */
 RG_INLINE vpair sum_five_pairs(vpair *before, vpair own, vpair next)
 {
     const vpair ahead = { vahead_one(own.a, next.a), vahead_one(own.b, next.b) };
@@ -185,7 +185,7 @@ RG_INLINE vpair square_pair(vpair p)
     return (vpair){ p.a * p.a, p.b * p.b };
 }
 
-/* Channels i to i + 2 VLEN - 1, or zeros behind the last. */
+/* Channels i to i + 2 VLEN - 1, or zeros after the last. */
 RG_INLINE vpair load_five_pair(const char *pixel, int64_t i, int64_t channels, const rg_dtype T)
 {
     return i < channels ? vload_pair(pixel, i, T, true) : (vpair){ vset(0), vset(0) };

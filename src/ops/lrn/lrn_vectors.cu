@@ -17,7 +17,7 @@ struct pixel_cut {
     uint32_t magic; /* t / vectors is t magic / 2^16, for t < 256 */
 };
 
-/* sum[e] over the window of own value e, which begins `before` values in front of it. */
+/* sum[e] over the window of own value e, which begins `before` values before it. */
 template <rg_dtype T>
 static __device__ __forceinline__ void sum_own(const real<T> *line, int before, int width,
                                                real<T> sum[VLEN<T>])
@@ -156,8 +156,8 @@ static __device__ __forceinline__ five_place<K> find_five(const pixel_cut &cut, 
     return p;
 }
 
-/* `own` of the thread before (step 31) or behind (step 1). At either end of the warp it is `other`,
- * which belongs to the 32 vectors before or behind. */
+/* `own` of the thread before (step 31) or after (step 1). At either end of the warp it is
+ * `other`, which belongs to the 32 vectors before or after. */
 template <class REAL> static __device__ __forceinline__ REAL pass_on(REAL own, REAL other, int step)
 {
     const int thread = (int)threadIdx.x % 32;
@@ -329,7 +329,7 @@ template <rg_dtype T> static pixel_cut cut_of(const rg_lrn_shape *s, int64_t *sh
     cut.vectors = (int)(s->span.size / VLEN<T>);
     cut.pixels = THREADS / cut.vectors;
     cut.magic = (uint32_t)(65536 + cut.vectors - 1) / (uint32_t)cut.vectors;
-    /* threads behind the last pixel have a line too, which nobody uses */
+    /* threads after the last pixel have a line too, which is not used */
     *shared = (cut.pixels + 1) * (s->span.size + 2 * HALO) * (int64_t)sizeof(real<T>);
     return cut;
 }

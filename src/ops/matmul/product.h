@@ -72,7 +72,7 @@ typedef struct rg_product_args {
 enum { RG_PRODUCT_GAP = 16 };
 typedef struct rg_product_buffer {
     int64_t depth, a, b, c, c_step;
-    int64_t totals; /* in double, behind the sums: of sums that are longer than a block */
+    int64_t totals; /* in double, after the sums: of sums that are longer than a block */
 } rg_product_buffer;
 
 static inline rg_product_buffer rg_product_buffer_of(const rg_product_args *k)

@@ -360,7 +360,8 @@ RG_INLINE void product(const rg_product_args *k, int64_t begin, int64_t end, con
 
 /* ---- panels for all units ---- */
 
-/* Those of a launch. Some panels side by side, so that a page is visited once for all of them. */
+/* Those of a launch. Some adjacent panels at once, so that a page is visited once for all of
+ * them. */
 RG_INLINE void pack(const rg_product_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
     enum { TOGETHER = RG_PACK_PANELS, STEP = 64 };

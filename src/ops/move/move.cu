@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Moves and scatters on a GPU: copies of strided tensors. A thread takes a chunk: as many elements,
- * up to 16 bytes, as lie side by side and aligned in both tensors wherever a chunk begins. Walks
- * are taken in chunks too, so that there is one kernel for each size of a chunk, and an index is
- * divided once for all of its elements. */
+/* Moves and scatters on a GPU: copies of strided tensors. A thread takes a chunk: as many
+ * elements, up to 16 bytes, as are contiguous and aligned in both tensors wherever a chunk
+ * begins. Walks are taken in chunks too, so that there is one kernel for each size of a chunk,
+ * and an index is divided once for all of its elements. */
 #include "ops/move/move.cuh"
 #include "backend/cuda/divide.cuh"
 
@@ -146,7 +146,7 @@ static unsigned move_blocks(int64_t count)
     return (unsigned)(blocks < most_blocks ? blocks : most_blocks);
 }
 
-/* Whether chunks of so many elements lie side by side and aligned on the walk. */
+/* Whether chunks of this many elements are contiguous and aligned on the walk. */
 static bool has_chunks(const rg_walk *walk, const void *first, int64_t chunk, size_t size)
 {
     const int32_t last = walk->rank - 1;

@@ -23,7 +23,7 @@ typedef struct rg_move_tiles {
  * one count, and of a rank of at least 1; their dims may differ. */
 typedef struct rg_move {
     rg_walk from, to;
-    int64_t from_offset, to_offset; /* elements in front of the first one */
+    int64_t from_offset, to_offset; /* elements before the first one */
     rg_move_tiles tiles;
     bool add;
     bool stream; /* `to` uses streaming stores */
@@ -44,7 +44,7 @@ typedef struct rg_scatter {
     int64_t length[RG_MAX_RANK];        /* its elements, */
     int64_t step[RG_MAX_RANK];          /* and from one of them to the next, at least 1 */
     int64_t from[RG_MAX_RANK];          /* strides */
-    int64_t to[RG_MAX_RANK], to_offset; /* strides; elements in front of the first one */
+    int64_t to[RG_MAX_RANK], to_offset; /* strides; elements before the first one */
     bool stream;                        /* `to` uses streaming stores */
 } rg_scatter;
 

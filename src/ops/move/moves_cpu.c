@@ -28,7 +28,7 @@ RG_INLINE cursor cursor_at(const rg_walk *walk, int64_t first, int64_t i)
     return c;
 }
 
-/* Goes on by at most what is left of the run; behind its end the next one begins. */
+/* Goes on by at most what is left of the run; after its end the next one begins. */
 RG_INLINE void cursor_advance(cursor *c, const rg_walk *walk, int64_t count)
 {
     int32_t d = walk->rank - 1;
@@ -173,8 +173,8 @@ RG_INLINE void scatter_segment(const rg_scatter *s, char *to, const char *from, 
     zero_segment(at_out(to, high * step, T), step, end - high, T, s->stream);
 }
 
-/* Short rows that lie one behind the other, with a part in each that is copied: they are made in
- * the cache, because stores beyond it must be whole lines. */
+/* Short contiguous rows of which only a part is copied. They are assembled in the cache, because
+ * streaming stores must write whole lines. */
 typedef struct scatter_rows {
     int64_t most; /* 0: other rows */
     char data[4096];

@@ -19,7 +19,7 @@ typedef struct square {
     int64_t to_step, from_step; /* in bytes */
     int64_t ahead;              /* bytes from a column to that of the next tile, which is fetched */
     int rows, columns;
-    bool stream; /* whole rows are cache lines and go past the cache */
+    bool stream; /* whole rows are cache lines and are written by streaming stores */
 } square;
 
 /* Columns of a square. */

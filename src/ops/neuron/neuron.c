@@ -196,7 +196,7 @@ bool rg_neuron_tells_slope(const rg_neuron_desc *d)
            (d->kind != RG_NEURON_RELUN || t.b > 0) && (!is_scaled(d->kind) || t.a != 0);
 }
 
-/* Whether y tells the slope, with the reason why not. */
+/* Whether the slope follows from y, with the reason why not. */
 static rg_status check_from_y(rg_neuron_kind kind, triple t)
 {
     RG_CHECK(tells[kind], RG_INVALID_ARGUMENT,

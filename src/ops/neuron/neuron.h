@@ -46,7 +46,7 @@ enum { RG_NEURON_KINDS = RG_NEURON_SWISH + 1 };
 enum {
     RG_NEURON_FORWARD = 0,
     RG_NEURON_GRADIENT = RG_NEURON_KINDS,       /* from x */
-    RG_NEURON_GRADIENT_Y = 2 * RG_NEURON_KINDS, /* from y, where it tells the slope */
+    RG_NEURON_GRADIENT_Y = 2 * RG_NEURON_KINDS, /* from y, where that determines the slope */
     RG_NEURON_PRELU_JOIN = 3 * RG_NEURON_KINDS,
     RG_NEURON_KERNELS
 };
@@ -69,7 +69,7 @@ typedef struct rg_neuron_numbers {
 extern "C" {
 #endif
 rg_neuron_numbers rg_neuron_numbers_of(const rg_neuron_desc *desc, rg_dtype dtype, bool gradient);
-/* Whether y tells the slope, so that a gradient may read y in place of x. */
+/* Whether the slope follows from y, so that a gradient may read y in place of x. */
 bool rg_neuron_tells_slope(const rg_neuron_desc *desc);
 #ifdef __cplusplus
 }
@@ -80,7 +80,7 @@ typedef struct rg_neuron_args {
     void *y;
     rg_sweep sweep; /* tensors x, y */
     rg_neuron_numbers numbers;
-    bool stream; /* y goes past the cache */
+    bool stream; /* y is written by streaming stores */
 } rg_neuron_args;
 
 typedef struct rg_neuron_gradient_args {
@@ -89,7 +89,7 @@ typedef struct rg_neuron_gradient_args {
     rg_sweep sweep; /* tensors dy, from, dx */
     rg_neuron_numbers numbers;
     bool add;    /* into dx */
-    bool stream; /* dx goes past the cache */
+    bool stream; /* dx is written by streaming stores */
 } rg_neuron_gradient_args;
 
 /* prelu: a unit is a block of channels of a part of the rows. Where there are few channels,
@@ -105,7 +105,7 @@ typedef struct rg_prelu_shape {
     int64_t rows_at_once;
     bool dense;  /* every step is 1 */
     bool joined; /* and every row follows the one before */
-    bool stream; /* the result goes past the cache */
+    bool stream; /* the result is written by streaming stores */
 } rg_prelu_shape;
 
 typedef struct rg_prelu_args {

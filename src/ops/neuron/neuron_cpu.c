@@ -107,7 +107,7 @@ RG_INLINE void prelu_forward_step(const prelu_run *r, int64_t i, const int n, co
         store_groups(at_out(r->out, i * r->out_step, T), r->out_step, n, T, r->dense, y);
 }
 
-/* Lanes behind n are 0 and add nothing. */
+/* Lanes after n are 0 and add nothing. */
 RG_INLINE void prelu_gradient_step(const prelu_run *r, int64_t i, const int n, const rg_dtype T,
                                    const bool stream)
 {

@@ -44,7 +44,7 @@ NEURON_VALUE(relu)
     return vselect(x > 0, x, x * vset(k->a));
 }
 
-/* From x or from y: where y tells the slope, its sign is that of x. */
+/* From x or from y: where the slope follows from y, the sign of y is that of x. */
 NEURON_SLOPE(relu)
 {
     return vselect(from > 0, dy, k->a == 0 ? vset(0) : dy * vset(k->a));

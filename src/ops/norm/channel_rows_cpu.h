@@ -2,9 +2,9 @@
 /* Copyright The retrograde authors */
 /* Loops over rows of channels (ops/norm/channels.h), with numbers for each column.
  *
- * Columns are taken in pairs of vectors (simd.h). Loops that write go row by row. Those that only
- * sum take several rows at once, pair by pair, so that sums stay in registers, and ask for the
- * rows behind meanwhile. A sum goes over the rows one after the other in any case. */
+ * Columns are taken in pairs of vectors (simd.h). Loops that write go row by row. Those that
+ * only sum take several rows at once, pair by pair, so that sums stay in registers, and ask for
+ * the rows after them meanwhile. A sum goes over the rows one after the other in any case. */
 #ifndef RG_OPS_NORM_CHANNEL_ROWS_CPU_H
 #define RG_OPS_NORM_CHANNEL_ROWS_CPU_H
 
@@ -164,8 +164,9 @@ RG_INLINE bool run_aligned(const channel_run *r)
     return ((uintptr_t)r->out & (RG_VECTOR_BYTES - 1)) == 0;
 }
 
-/* Asks for the elements behind `rows` rows that the same columns have, or, where rows follow each
- * other, as many neighbours: memory is read in long runs while the rows are read in columns. */
+/* Prefetches the elements that the same columns have after `rows` rows, or, where rows follow
+ * each other, as many neighbours: memory is read in long runs while the rows are read in
+ * columns. */
 RG_INLINE void fetch_ahead(const channel_run *r, int rows, const int tensors, int64_t i,
                            int64_t count, const rg_dtype T)
 {

@@ -10,9 +10,9 @@
 /* The most columns of a unit. */
 enum { RG_CHANNEL_COLUMNS = 512 };
 
-/* A unit is a block of channels of a part of the rows. Where there are few channels, `chains` rows
- * are taken at once, their channels side by side: a column is a channel of a chain, and row r of a
- * part belongs to chain r % chains. All of this follows from the shape. */
+/* A unit is a block of channels of a part of the rows. Where there are few channels, `chains`
+ * rows are taken at once, and their channels are adjacent: a column is a channel of a chain, and
+ * row r of a part belongs to chain r % chains. All of this follows from the shape. */
 typedef struct rg_channels {
     rg_walk images;                  /* sums stay within an image; or one for all */
     rg_walk rows;                    /* of an image: all other dimensions but the last */
@@ -24,12 +24,12 @@ typedef struct rg_channels {
     bool joined; /* and every row follows the one before */
 } rg_channels;
 
-/* Of tensors that have the same dims: images are dimensions 0 <= d < axis, rows those behind. Rows
- * that are short are taken side by side where `chained`. */
+/* Of tensors that have the same dims: images are dimensions 0 <= d < axis, rows those after
+ * them. Short rows are taken several at a time where `chained`. */
 rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, int32_t axis,
                              bool chained);
 
-/* Whether rows of so many channels are short. */
+/* Whether rows of this many channels are short. */
 bool rg_channels_are_short(int64_t channels);
 
 static inline RG_HOST_DEVICE int64_t rg_channels_units(const rg_channels *s)

@@ -89,7 +89,7 @@ static __device__ __forceinline__ int64_t row_offset(const rg_channels &s, int t
                 : norm_offset<FAST>(s, t, w, w.begin + (int64_t)r * w.down);
 }
 
-/* Channels of a row of a table of real numbers; 0 behind the end. */
+/* Channels of a row of a table of real numbers; 0 after the end. */
 template <rg_dtype T>
 static __device__ __forceinline__ void load_table(const void *table, int64_t row, int64_t channels,
                                                   const norm_place &w, real<T> x[VLEN<T>])

@@ -74,7 +74,7 @@ static __device__ __noinline__ void update_element(const update_constants<R> &k,
     update_store<R>(t, k.moments, k.copy, at, x);
 }
 
-/* ---- elements side by side ---- */
+/* ---- contiguous elements ---- */
 
 enum { UPDATE_THREADS = 256 };
 

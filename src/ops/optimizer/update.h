@@ -8,7 +8,7 @@
 
 /* The kernels of each of the three. */
 enum {
-    RG_UPDATE_FLAT,    /* up to RG_UPDATE_ROWS parameters, elements side by side in all tensors */
+    RG_UPDATE_FLAT,    /* up to RG_UPDATE_ROWS parameters, elements contiguous in all tensors */
     RG_UPDATE_STRIDED, /* one parameter, any strides */
     RG_UPDATE_KERNELS
 };
@@ -46,7 +46,7 @@ typedef struct rg_update_numbers {
     bool mps;     /* the form */
     bool nesterov, centered, amsgrad;
     bool wide_rate, wide_scale; /* f64, not f32 */
-    bool stream;                /* results go past the cache, if they are not in place */
+    bool stream; /* results are written by streaming stores, if they are not in place */
 } rg_update_numbers;
 
 typedef struct rg_update_flat_args {

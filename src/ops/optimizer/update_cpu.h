@@ -12,7 +12,7 @@
 /* What an optimizer makes of them; g has been prepared. */
 typedef void update_rule(const update_constants *k, update_point *x);
 
-/* ---- elements side by side ---- */
+/* ---- contiguous elements ---- */
 
 RG_INLINE void update_store(void *data, int64_t i, const int n, const rg_dtype T, vreal a,
                             bool stream)
@@ -48,7 +48,8 @@ RG_INLINE void update_step(update_rule *rule, const update_constants *k, const r
 #endif
 }
 
-/* Whether results can and should go past the cache: what is in place is in the cache already. */
+/* Whether results can and should be written by streaming stores: what is updated in place is in
+ * the cache already. */
 RG_INLINE bool update_streams(const update_constants *k, const rg_update_tensors *t)
 {
     uintptr_t all = (uintptr_t)t->new_parameter;
@@ -126,7 +127,7 @@ static void update_flat(update_row *row, const rg_update_flat_args *a, int64_t b
     }
 }
 
-/* ---- any strides: a few elements at a time are brought side by side, and back ---- */
+/* ---- any strides: a few elements at a time are gathered, and scattered back ---- */
 
 enum { UPDATE_BLOCK = 256 };
 

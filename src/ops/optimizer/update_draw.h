@@ -24,7 +24,7 @@ static inline double infinite(int64_t i)
 }
 
 /* Parameters and moments in what kernels compute in, gradients in 16 bits too, and the learning
- * rate behind them. Returns the number of the next input. */
+ * rate after them. Returns the number of the next input. */
 static inline int32_t draw_update(rg_draw *d, int32_t moments, rg_dtype *real)
 {
     *real = rg_draw_real_dtype(d);

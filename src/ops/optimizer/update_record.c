@@ -21,7 +21,7 @@ const rg_field rg_gradient_fields[] = {
     { .name = NULL },
 };
 
-/* ---- what an optimizer tells of a descriptor ---- */
+/* ---- what an optimizer reports of a descriptor ---- */
 
 static int32_t rate_index(const rg_update_plan *p)
 {
@@ -173,7 +173,7 @@ static bool is_line(const rg_walk *walk)
     return line;
 }
 
-/* Whether elements lie side by side, in the same order in all tensors: dense, as a rule. */
+/* Whether elements are contiguous, in the same order in all tensors: dense, as a rule. */
 static bool is_flat(const rg_tensor *const list[RG_UPDATE_TENSORS])
 {
     bool dense = true;

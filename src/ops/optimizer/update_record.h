@@ -35,7 +35,7 @@ extern const rg_field rg_gradient_fields[];
         .name = NULL                                                                            \
     }
 
-/* ---- what an optimizer tells of a descriptor ---- */
+/* ---- what an optimizer reports of a descriptor ---- */
 
 typedef struct rg_update_plan {
     const char *op;

@@ -30,7 +30,7 @@ typedef struct rg_pad_args {
     bool run;    /* pixels from axes[2].begin to end are neighbours in both, channels whole */
     bool dense;  /* channels are neighbours in all tensors */
     bool add;    /* into the gradient */
-    bool stream; /* the result goes past the cache */
+    bool stream; /* the result is written by streaming stores */
 } rg_pad_args;
 
 /* The input that output o is a copy of; -1: none. */

@@ -279,7 +279,7 @@ RG_INLINE vreal sum_pixels(const rg_pad_args *k, const char *row, int64_t begin,
 }
 
 /* One row of dy: all of it where the row, or the channel, is outside; else what lies before and
- * behind the image. */
+ * after the image. */
 RG_INLINE vreal fill_row(const rg_pad_args *k, int64_t n, int64_t h, int64_t i, const int lanes,
                          const rg_dtype T)
 {

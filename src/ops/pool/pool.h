@@ -96,7 +96,7 @@ static inline RG_HOST_DEVICE void rg_pool_taps(const rg_pool_axis *a, int64_t i,
 }
 
 /* Windows first <= i <= last may contain pixel r: those that do so between their first tap and
- * their last. None: last < first, by any number where the pixel lies behind the last window. */
+ * their last. None: last < first, by any number where the pixel lies after the last window. */
 static inline RG_HOST_DEVICE void rg_pool_windows(const rg_pool_axis *a, int64_t r, int64_t *first,
                                                   int64_t *last)
 {

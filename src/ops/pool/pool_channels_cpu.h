@@ -14,7 +14,7 @@ typedef enum pooling { MAX, MAX_WIDE, MAX_ALONE, AVERAGE, L2, AVERAGE_LONG, L2_L
 /* Vectors of a block. */
 enum { BLOCK = 4 };
 
-/* Channels c to c + n - 1 (n = VLEN in a block) of the pixel that stands `offset` elements behind
+/* Channels c to c + n - 1 (n = VLEN in a block) of the pixel that is `offset` elements after
  * `data`. `dense`: channels are neighbours; `step` apart otherwise. */
 RG_INLINE vreal load_channels(const void *data, int64_t offset, int64_t c, int64_t step, int n,
                               const rg_dtype T, const bool dense)
@@ -39,7 +39,7 @@ RG_INLINE vreal load_block(const char *pixel, int64_t c, int b, int64_t step, in
     return b % 2 == 0 ? pair.a : pair.b;
 }
 
-/* Whether whole vectors can be written past the cache in every pixel of a row. */
+/* Whether every pixel of a row can be written by streaming stores of whole vectors. */
 RG_INLINE bool may_stream(const rg_pool_shape *k, const void *data, int64_t offset,
                           int64_t column_step, const rg_dtype T)
 {

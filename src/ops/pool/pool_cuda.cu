@@ -44,7 +44,7 @@ struct place_in_image {
     int64_t image, row, column, channel;
 };
 
-/* False for threads behind the end of the row. */
+/* False for threads after the end of the row. */
 template <int V>
 static __device__ __forceinline__ bool find_place(const grid &g, int64_t block, place_in_image &at)
 {

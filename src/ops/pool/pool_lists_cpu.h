@@ -148,7 +148,7 @@ RG_INLINE void collect_many(const target *t, int64_t q, int64_t first, int64_t l
     collect_pairs(list, n, at_out(t->dx, q * k->x[2], T), t->channels, k->add, t->stream, T, kind);
 }
 
-/* Where a pixel of any row finds at most 2 windows side by side, prepared for many rows. */
+/* For pixels in at most 2 adjacent windows of a row; prepared for many rows. */
 typedef struct column_source {
     int64_t dy, winners; /* bytes from the row's beginning to the first window */
     real share[2];       /* average: of windows whose rows count as a whole */
@@ -170,8 +170,7 @@ RG_OUTLINE void prepare(const rg_pool_shape *k, int64_t begin, int64_t end, colu
         column_source *s = &list[q - begin];
         s->dy = first * k->y[2] * (vbytes(T) / VLEN);
         s->winners = first * k->winners[2];
-        s->count =
-            last < first ? 0 : (uint8_t)(last - first + 1); /* behind the last window: none */
+        s->count = last < first ? 0 : (uint8_t)(last - first + 1); /* after the last window: none */
         for (int j = 0; j < s->count; j++) {
             s->tap[j] = (uint8_t)(q + a->before - (first + j) * a->stride);
             s->share[j] = share_of(k, whole, k->row.window * rg_pool_counted(a, first + j));

@@ -28,7 +28,7 @@ struct square_place {
     int32_t image, i, j, channel;
 };
 
-/* False for threads behind the end of the row. */
+/* False for threads after the end of the row. */
 template <int V>
 static __device__ __forceinline__ bool find_square(const square_grid &g, square_place &at)
 {

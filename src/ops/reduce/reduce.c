@@ -187,7 +187,7 @@ static rg_reduce_result result_of(const rg_reduce_desc *d, rg_reduce_what what, 
                                .divisor = d->kind == RG_REDUCE_MEAN ? (double)length : 1 };
 }
 
-/* Groups that lie side by side: all dimensions behind the last one that is reduced. 1: rows. */
+/* Adjacent groups: all dimensions after the last one that is reduced. 1: rows. */
 static int64_t width_of(const rg_tensor_desc *x, uint32_t reduced)
 {
     int64_t width = 1;

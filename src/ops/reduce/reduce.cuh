@@ -42,7 +42,8 @@ static __device__ __forceinline__ found<REAL> better(const found<REAL> &a, const
     return b_wins || (equal && b.number < a.number) ? b : a;
 }
 
-/* The larger one, or NaN: where nobody asks for numbers, and so not for the first of two zeros. */
+/* The larger one, or NaN: where indices are not needed, and so neither is the first of two
+ * zeros. */
 static __device__ __forceinline__ double larger(double a, double b)
 {
     return !(b <= a) && a == a ? b : a;

@@ -6,9 +6,9 @@
 
 #include "core/sweep.h"
 
-/* A group is what becomes one number. By shape alone a tensor is taken as rows, where the innermost
- * dimension is reduced, or as columns, where groups lie side by side. Long groups are cut into
- * parts, whose results are joined by a launch of its own. */
+/* A group is what becomes one number. By shape alone a tensor is taken as rows, where the
+ * innermost dimension is reduced, or as columns, where groups are adjacent. Long groups are cut
+ * into parts, whose results are joined by a launch of its own. */
 enum {
     RG_REDUCE_ROWS,
     RG_REDUCE_COLUMNS,
@@ -29,9 +29,9 @@ typedef struct rg_reduce_result {
     rg_reduce_what what;
     double sign;            /* of extremes: -1 for the least */
     double weight, divisor; /* of sums */
-    /* Parts of a group, and elements of one. Where there are several, `partial` has the result of
-     * part p of output o at p * outputs + o; for numbers these are the values, and the numbers
-     * stand behind all of them. */
+    /* Parts of a group, and elements of one. Where there are several, `partial` has the result
+     * of part p of output o at p * outputs + o; for numbers these are the values, and the
+     * numbers follow all of them. */
     int64_t parts, part, outputs;
     bool apart; /* `partial` has the result of a single part, too */
 } rg_reduce_result;
@@ -45,7 +45,7 @@ typedef struct rg_reduce_args {
     int64_t length;  /* elements of a group */
     int64_t width, block, blocks; /* columns: groups of a row, of a unit; units of a row; rows: 0 */
     int64_t across[3];            /* columns: from one group to the next */
-    int64_t side;                 /* columns: groups side by side, by shape alone */
+    int64_t side;                 /* columns: adjacent groups, by shape alone */
     rg_reduce_result result;
     bool dense; /* rows: elements of a group are neighbours; columns: groups are, in x */
 } rg_reduce_args;
@@ -68,7 +68,7 @@ typedef struct rg_reduce_gradient_args {
     double factor;          /* of dy */
     int64_t period;         /* RG_REDUCE_REPEAT: elements of a row of dy; those of dx are repeats */
     bool add;               /* into dx */
-    bool stream;            /* dx goes past the cache */
+    bool stream;            /* dx is written by streaming stores */
 } rg_reduce_gradient_args;
 
 /* RG_REDUCE_AWARD_ROWS: rows of one part. */
@@ -79,7 +79,7 @@ typedef struct rg_reduce_award_args {
     int64_t length;   /* elements of a row */
     int64_t step[2];  /* between them: in x, in dx */
     double sign;      /* -1 for the least */
-    bool add, stream; /* into dx; dx goes past the cache */
+    bool add, stream; /* into dx; dx is written by streaming stores */
 } rg_reduce_award_args;
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Reductions of columns on a GPU: groups lie side by side. */
+/* Reductions of columns on a GPU: groups are adjacent. */
 #include "ops/reduce/reduce.cuh"
 
 /* A block takes `across` vectors of columns, a power of two up to 32, and a part of their rows:

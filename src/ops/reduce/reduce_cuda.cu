@@ -14,7 +14,7 @@ typedef struct rows_plan {
 /* The part of a row that a thread has a share of. */
 typedef struct row_part {
     int thread;         /* of the group */
-    bool there;         /* else it lies behind the last one */
+    bool there;         /* else it is past the last one */
     int64_t o, p;       /* part p of output o */
     int64_t first, end; /* its elements; none where it is not there */
 } row_part;
@@ -194,7 +194,7 @@ static __global__ void __launch_bounds__(1024)
         store_joined<T>(k, o, total, best);
 }
 
-/* Many outputs: the warps of a block share 32 neighbours, whose parts lie side by side. */
+/* Many outputs: the warps of a block share 32 neighbours, whose parts are adjacent. */
 template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
     finish_many_kernel(const __grid_constant__ rg_reduce_finish_args k)

@@ -111,7 +111,7 @@ RG_INLINE void award_one(const char *dy, char *dx, const int64_t *winners, int64
     vstore(dx, i, n, T, value);
 }
 
-/* Groups side by side; all elements are number j of their groups. */
+/* Adjacent groups; all elements are number j of their groups. */
 RG_INLINE void award_columns(const char *dy, char *dx, const int64_t *winners, int64_t j,
                              int64_t count, bool add, const rg_dtype T)
 {
@@ -122,8 +122,8 @@ RG_INLINE void award_columns(const char *dy, char *dx, const int64_t *winners, i
         award_one(dy, dx, winners, j, i, vlanes_left(count - i), add, T);
 }
 
-/* Elements of one group, of which `winner` gets dy and the others 0. The cache line of the winner
- * is made first: where it has gone past the cache, it would have to come back. */
+/* Elements of one group, of which `winner` gets dy and the others 0. The cache line of the
+ * winner is made first: if it were written by streaming stores, it would have to be read back. */
 RG_INLINE void award_row(const char *dy, char *dx, int64_t winner, int64_t count, bool stream,
                          const rg_dtype T)
 {

@@ -64,7 +64,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- sums: a dense dx ---- */
 
-/* Vectors of dx one behind the other, and where dy stands for them. */
+/* Consecutive vectors of dx, and the offsets of their dy. */
 typedef struct spread_plan {
     int32_t total, vectors;  /* vectors of dx, of a row */
     small_divider by_row;    /* vectors of a row */

@@ -31,7 +31,7 @@ static double same(int64_t i)
     return (double)(i * 7 % 3); /* many equal ones: the first must win */
 }
 
-/* The extremes of a matrix of width 4 lie behind its first part. */
+/* The extremes of a matrix of width 4 lie after its first part. */
 static double late(int64_t i)
 {
     return i / 4 >= 4098 ? 1 : 0;

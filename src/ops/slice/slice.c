@@ -104,7 +104,7 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 
 /* ---- forward and gradient ---- */
 
-/* The slice of a tensor as a view of it; returns how many elements lie in front of its first. */
+/* The slice of a tensor as a view of it; returns how many elements come before its first. */
 static int64_t view_of(const rg_tensor_desc *desc, const part *p, rg_tensor_desc *view)
 {
     int64_t first = 0;

@@ -8,7 +8,7 @@
 
 /* A group is what is normalized together. By shape alone a tensor is taken as rows, where a
  * group is followed by nothing (the last axis, or the flattened form), or as columns, where
- * groups lie side by side. */
+ * groups are adjacent. */
 enum {
     RG_SOFTMAX_FORWARD_ROWS,
     RG_SOFTMAX_FORWARD_COLUMNS,
@@ -24,7 +24,7 @@ enum {
 enum { RG_SOFTMAX_TENSORS = 3 };
 
 typedef struct rg_softmax_shape {
-    rg_walk outer;  /* rows: over groups; columns: over rows of groups that lie side by side */
+    rg_walk outer;  /* rows: over groups; columns: over rows of adjacent groups */
     rg_walk group;  /* rows: over the elements of a group */
     int64_t length; /* elements of a group */
     /* columns: a unit is a block of `block` of the `width` groups of one index of `outer` */
@@ -33,7 +33,7 @@ typedef struct rg_softmax_shape {
     int64_t along[RG_SOFTMAX_TENSORS];  /* step from one element of a group to the next */
     bool dense;                         /* rows: along is 1; columns: across is 1; in all tensors */
     bool add;                           /* into the result */
-    bool stream;                        /* the result goes past the cache */
+    bool stream;                        /* the result is written by streaming stores */
 } rg_softmax_shape;
 
 typedef struct rg_softmax_args {

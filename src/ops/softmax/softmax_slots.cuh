@@ -17,15 +17,15 @@
 /* Slots that a thread holds; they are also a chunk. */
 enum { SLOTS = 8 };
 
-/* Vectors of each tensor that a thread takes of short rows: of one row, or of as many rows. */
+/* Vectors per tensor and thread for short rows: all of one row, or one of each of SHORT rows. */
 enum { SHORT = 4 };
 
-/* Up to so many vectors a row is short. In the gradient of f16 more would take too many registers,
- * in the forward pass it gains nothing. */
+/* A row of at most this many vectors is short. In the gradient of f16 more would take too many
+ * registers, in the forward pass it gains nothing. */
 enum { FORWARD_SHORT = 32 };
 template <rg_dtype T> constexpr int GRADIENT_SHORT = T == RG_F16 ? 32 : SHORT * 32;
 
-/* Where slots are elements: those of a chunk, and those that a loop takes at once. */
+/* If slots are single elements: elements per chunk, and elements per loop iteration. */
 enum { ELEMENT_CHUNK = 64, ELEMENTS = 8 };
 
 /* Such elements of a row that a thread of a warp holds. */
@@ -38,7 +38,7 @@ enum { TILE_BYTES = 20 << 10 };
 
 /* How groups are shared out, by length alone; what follows from strides is `wide` and `hold`. */
 typedef struct softmax_plan {
-    int inner;    /* threads side by side: those of a row; or those of different columns */
+    int inner;    /* adjacent threads: those of a row; or those of different columns */
     int shift;    /* inner = 1 << shift */
     int threads;  /* of a block */
     int passes;   /* over a tile: a thread takes so many rows of odd length */
@@ -150,7 +150,7 @@ take_slot(const rg_softmax_shape &shape, int t, const void *data, const group_pl
 }
 
 /* Begins to copy all slots of the thread, which are aligned vectors, to `held`, which has one of
- * every thread side by side. */
+ * every thread next to each other. */
 template <rg_dtype T, bool ROWS>
 static __device__ __forceinline__ void hold_slots(const rg_softmax_shape &shape, int t,
                                                   const void *data, const group_place &p,

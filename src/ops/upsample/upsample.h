@@ -28,7 +28,7 @@ typedef struct rg_upsample_args {
     int64_t strides[2][4]; /* of `from` and `to`: n, h, w, c */
     bool dense;            /* channels are neighbours in both */
     bool add;              /* into dx */
-    bool stream;           /* the result goes past the cache */
+    bool stream;           /* the result is written by streaming stores */
 } rg_upsample_args;
 
 /* y = (1 - f) x[first] + f x[second]; where f is 0, second is first. */

@@ -29,7 +29,7 @@ RG_INLINE void store_channels(const rg_upsample_args *k, char *pixel, int64_t i,
     vstore_strided(pixel, i, step, n, T, k->dense, value);
 }
 
-/* Whether results go past the cache: every pixel must start at an aligned address. */
+/* Whether results are written by streaming stores: every pixel must start at an aligned address. */
 RG_INLINE bool is_streamed(const rg_upsample_args *k, const rg_dtype T)
 {
     uintptr_t all = (uintptr_t)k->to;
@@ -266,8 +266,8 @@ RG_INLINE real weight_of(const window *w, int64_t i)
     return i < w->known ? w->weight[i] : tap_weight(w->axis, w->pixel, w->begin + i);
 }
 
-/* A pixel of dx: the outputs that look at it, the first of them in dy, and where it goes. Loops
- * keep it in registers, so it is passed by value; what is called out of line gets a copy. */
+/* A pixel of dx: the outputs that read it, the first of them in dy, and where it goes. Loops
+ * keep it in registers, so it is passed by value; functions that are not inlined receive a copy. */
 typedef struct target {
     window rows, columns;
     const char *from;

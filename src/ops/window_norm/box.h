@@ -28,11 +28,11 @@ typedef struct rg_box_shape {
     rg_span row, column;
     int64_t images, channels;
     int64_t step[RG_BOX_TENSORS][4]; /* image, row, column, channel */
-    int64_t block, blocks;           /* channels of a strip; strips side by side */
+    int64_t block, blocks;           /* channels of a strip; adjacent strips */
     int64_t band, bands;             /* rows of a strip; strips one below the other */
     int64_t units, scratch_bytes;    /* bytes of scratch for each unit */
     bool dense;                      /* channels are neighbours in all tensors */
-    bool add, stream;                /* into the result; past the cache */
+    bool add, stream;                /* into the result; by streaming stores */
 } rg_box_shape;
 
 enum { RG_BOX_FORWARD, RG_BOX_GRADIENT, RG_BOX_KERNELS };

@@ -3,12 +3,12 @@
 /* Windows of five rows and columns: a thread has a few channels of one column and goes down a band
  * of rows, so that memory sees every pixel once.
  *
- * Copies of rows to come are on their way to shared memory, where a thread finds its own again. In
- * every step the threads of a block put their values of a row side by side and add up windows of
- * five columns; sums of the last five rows stay in registers, and make those of windows. The
- * gradient does this twice: the second line of values, made of the sums of the first, follows three
- * rows behind. Sums have the order of sum_taps, moments that of join_taps and shift_taps; the v of
- * a row is its x, which stays in shared memory long enough. */
+ * Copies of rows to come are on their way to shared memory, where a thread finds its own again.
+ * In every step the threads of a block put their values of a row into one line and add up
+ * windows of five columns; sums of the last five rows stay in registers, and make those of
+ * windows. The gradient does this twice: the second line of values, made of the sums of the
+ * first, follows three rows after. Sums have the order of sum_taps, moments that of join_taps
+ * and shift_taps; the v of a row is its x, which stays in shared memory long enough. */
 #ifndef RG_OPS_WINDOW_NORM_BOX_FIVE_CUH
 #define RG_OPS_WINDOW_NORM_BOX_FIVE_CUH
 
@@ -231,7 +231,7 @@ static __global__ void __launch_bounds__(FIVE_THREADS, 2)
 {
     enum { V = FIVE_LANES<T>, KINDS = OP::KINDS, BYTES = FIVE_BYTES<T> };
     enum { ROWS = FIVE_ROWS<OP>, KEPT = FIVE_KEPT<OP> };
-    /* rows ahead of the one that is summed; those of dy are two behind */
+    /* rows ahead of the one that is summed; those of dy are two after it */
     enum { AHEAD = GRADIENT ? 2 : 5 };
     extern __shared__ __align__(16) char memory[];
     const five_place p = find_five(s, cut, V);

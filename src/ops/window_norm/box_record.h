@@ -9,7 +9,7 @@
 #include "ops/window_norm/box.h"
 #include "runtime/objects.h"
 
-/* What an op tells of a descriptor. Pixel t of y has its window around pixel offset + t of x. */
+/* What an op reports of a descriptor. Pixel t of y has its window around pixel offset + t of x. */
 typedef struct rg_box_plan {
     const char *op;
     const int32_t *window, *offset; /* rows, columns */

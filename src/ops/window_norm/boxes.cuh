@@ -250,8 +250,8 @@ static __global__ void __launch_bounds__(BOX_THREADS)
 
 /* ---- planes: one channel of an image at a time ---- */
 
-/* Sums over the columns of `values`, whose rows have the zeros around them, into the rows of `sums`
- * behind the zeros before the first one; those behind the last one follow. MIRRORED: of the
+/* Sums over the columns of `values`, whose rows have the zeros around them, into the rows of
+ * `sums` after the zeros before the first one; those after the last one follow. MIRRORED: of the
  * mirrored window, in a gradient. */
 template <rg_dtype T, int KINDS, bool MIRRORED>
 static __device__ __forceinline__ void

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Means and variances over sliding windows on a GPU: elements v, m, s and the rules to join them,
- * as on the CPU, see ops/window_norm/moments_cpu.h. The kinds of an array stand one behind the
+/* Means and variances over sliding windows on a GPU: elements v, m, s and the rules to join
+ * them, as on the CPU, see ops/window_norm/moments_cpu.h. The kinds of an array follow one
  * other. */
 #ifndef RG_OPS_WINDOW_NORM_MOMENTS_CUH
 #define RG_OPS_WINDOW_NORM_MOMENTS_CUH

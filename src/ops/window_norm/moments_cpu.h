@@ -34,7 +34,7 @@ RG_INLINE void store_moments(real *line, int64_t size, int64_t i, moments e)
     vstore_full(line, 2 * size + i, RG_REAL, e.s);
 }
 
-/* The lines of a window, in which one kind stands `size` behind the other; `plain`: m and s are 0.
+/* The lines of a window, in which each kind is `size` after the one before; `plain`: m and s are 0.
  */
 typedef struct moment_lines {
     const real *line[RG_SPAN_DIRECT], *centre;
@@ -146,7 +146,7 @@ RG_INLINE void moments_ring_direct(moments_direct *direct, const window_ring *r,
         store_moments(sum, l.size, i, direct(&l, i, width));
 }
 
-/* Each line of a block that is complete is joined with those behind it. */
+/* Each line of a block that is complete is joined with those after it. */
 RG_INLINE void moments_ring_suffix(moments_two *two, const window_ring *r)
 {
     const int64_t size = r->pitch / MOMENT_KINDS;

@@ -53,7 +53,7 @@ static __device__ __forceinline__ void sum_blocks(REAL *values, REAL *prefix, in
     }
 }
 
-/* The sum of the window of position i of a line that begins at `line`; `blocks`: behind
+/* The sum of the window of position i of a line that begins at `line`; `blocks`: after
  * sum_blocks. */
 template <class REAL>
 static __device__ __forceinline__ REAL sum_window(const REAL *values, const REAL *prefix,

@@ -9,7 +9,7 @@
 #include "backend/cpu/long_sum_cpu.h"
 #include "ops/window_norm/span.h"
 
-/* Lines begin at multiples of so many values, and are padded to whole vectors. */
+/* Lines begin at multiples of this many values, and are padded to whole vectors. */
 enum { LINE_UNIT = 16 };
 
 /* The sum of `width` vectors that stand `step` apart. */

@@ -35,8 +35,8 @@
 /* ---- dw from partial sums ---- */
 
 /* Partial sums of dw: `slices` arrays of real, each over a part of the windows. Where a slice is
- * longer than a block of core/long_sum.h, totals in double follow behind all arrays, in the same
- * order. Steps are in elements; one of them is 1. */
+ * longer than a block of core/long_sum.h, totals in double follow all arrays, in the same order.
+ * Steps are in elements; one of them is 1. */
 typedef struct rg_conv_partial_sums {
     int64_t slices;
     int64_t slice_step, group_step, out_step, tap_step, in_step;
@@ -44,7 +44,7 @@ typedef struct rg_conv_partial_sums {
 } rg_conv_partial_sums;
 
 /* dw = the sum of the slices, or of their totals, one after the other, with the digits of a double.
- * A line lies side by side in the partial sums, and dw_step apart in dw; a unit is a piece of one.
+ * A line is contiguous in the partial sums, and dw_step apart in dw; a unit is a piece of one.
  */
 enum { RG_CONV_JOIN_WIDTH = 64 }; /* elements of a unit */
 typedef struct rg_conv_join_args {
@@ -255,7 +255,7 @@ typedef struct rg_conv_permute {
     int64_t offset[RG_CONV_PERMUTE_PICKS]; /* of the vector that a pick is taken from */
 } rg_conv_permute;
 
-/* Whether there are loops for windows of so many columns. */
+/* Whether there are loops for windows of `columns` columns. */
 static inline bool rg_conv_permute_has(int64_t columns)
 {
     return columns == 3 || columns == 5;

@@ -115,7 +115,7 @@ RG_INLINE void depthwise_results(depthwise_row *d, const depthwise_line *l, int6
     }
 }
 
-/* All channels. What is left behind whole vectors is done with the last whole vector, unless that
+/* All channels. What is left after whole vectors is done with the last whole vector, unless that
  * would add to it twice. */
 RG_INLINE void depthwise_channels(depthwise_row *d, const depthwise_line *l, int64_t sources,
                                   const rg_dtype T)

@@ -8,7 +8,7 @@
 #include "ops/conv/cpu/conv_cpu.h"
 #include "ops/conv/cpu/conv_epilogue_cpu.h"
 
-/* Results side by side, and taps of a row for which there are loops of their own. */
+/* Adjacent results, and taps of a row, for which there are loops of their own. */
 enum { DEPTHWISE_BLOCK = 8, DEPTHWISE_3X3 = 3 };
 
 /* ---- which taps make a result ---- */
@@ -117,7 +117,7 @@ RG_INLINE void prefetch_vector(prefetcher *f, const rg_dtype T)
     }
 }
 
-/* The row behind those in `rows`, if pixels are dense; `data`: of windows. */
+/* The row after those in `rows`, if pixels are dense; `data`: of windows. */
 RG_OUTLINE prefetcher prefetch_row(const rg_conv_shape *s, const int64_t step[4], bool data,
                                    int64_t image, const depthwise_taps *rows, const void *from,
                                    rg_dtype T)

@@ -91,7 +91,7 @@ rg_conv_grouped_args rg_conv_grouped_args_of(const rg_call *call, const rg_conv_
     return k;
 }
 
-/* Weights in blocks of so many channels of the result. */
+/* Weights in blocks of `block` channels of the result. */
 static rg_status record_transpose(rg_call *call, const rg_conv_pass *p, int32_t kernel,
                                   int64_t block, int64_t units, const rg_tensor *transposed)
 {

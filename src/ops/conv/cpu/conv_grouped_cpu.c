@@ -103,7 +103,7 @@ RG_INLINE void rows_of_source(const rg_conv_axis *a, bool data, int64_t begin, i
     *last = *last < *first ? *first : least(*last, all);
 }
 
-/* The offset of lane c of so many weights; further weights are RG_CONV_GROUPED_BLOCK apart. */
+/* The offset of lane c of these weights; further weights are RG_CONV_GROUPED_BLOCK apart. */
 RG_INLINE int64_t grouped_at(int64_t c, int64_t weights)
 {
     return c / RG_CONV_GROUPED_BLOCK * weights * RG_CONV_GROUPED_BLOCK + c % RG_CONV_GROUPED_BLOCK;

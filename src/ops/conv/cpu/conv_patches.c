@@ -6,7 +6,7 @@
 #include "ops/conv/conv_record.h"
 #include "ops/transpose/channels_last.h"
 
-/* Windows side by side that cover every column once. */
+/* Adjacent windows that cover every column once. */
 static bool cuts_columns(const rg_conv_shape *s)
 {
     const rg_conv_axis *c = &s->column;
@@ -33,7 +33,7 @@ static void make_dense_weights(rg_conv_shape *s)
     s->w_first = 0;
 }
 
-/* Makes columns of a window channels, where neighbours are side by side. */
+/* Makes columns of a window channels, where neighbours are adjacent. */
 static void fold(rg_conv_shape *s)
 {
     const int64_t window = s->column.window;

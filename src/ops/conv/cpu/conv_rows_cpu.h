@@ -225,7 +225,7 @@ RG_INLINE void inputs_inside(const rg_conv_rows_args *k, int64_t first, int64_t 
     *end = *end < *left ? *left : *end;
 }
 
-/* Whether a weight of the block's group is not finite, by the words behind all panels. */
+/* Whether a weight of the block's group is not finite, by the words after all panels. */
 RG_INLINE bool has_nonfinite_weights(const rg_conv_rows_args *k, const conv_block *b,
                                      int64_t panel_reals)
 {

@@ -30,7 +30,7 @@ static bool accepts_bias(rg_conv_call *call, bool bias)
     return rg_cublaslt_plan(call->target, &call->product, &call->workspace);
 }
 
-/* With the bias where it does that, without it elsewhere: product.bias tells. */
+/* With the bias where it does that, without it elsewhere: see product.bias. */
 static bool accepts(rg_conv_call *call)
 {
     return conv_is_product(call->shape) &&

@@ -17,8 +17,8 @@ static_assert(sizeof(rg_cudnn_conv) == sizeof(rg_cudnn_key), "a convolution is i
 /* Tensors by number, when a plan is executed. */
 enum { ID_X = 1, ID_W, ID_Y };
 
-/* The padding behind the image that gives so many windows: the same as before it where that will
- * do, since few engines take another. False where there is none. */
+/* The padding after the image that gives this number of windows: the same as before it where
+ * that will do, since few engines take another. False where there is none. */
 static bool padding_after(const rg_cudnn_conv *conv, int d, int64_t *after)
 {
     const int64_t extent = (conv->window[d] - 1) * conv->dilation[d] + 1;
@@ -228,7 +228,7 @@ static bool accepts(rg_conv_call *call)
 enum { BLOCK = 64 }; /* channels that cuDNN reads at once */
 
 /* Where groups are mixed and do not fill the last block of channels, cuDNN reads beyond the last
- * group: tensors then go through scratch, with scratch behind them. */
+ * group: tensors then go through scratch, followed by more scratch. */
 static bool reads_beyond(const rg_conv_call *call)
 {
     const rg_conv_shape *s = call->shape;

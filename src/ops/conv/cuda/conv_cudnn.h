@@ -25,8 +25,8 @@ typedef struct rg_cudnn_conv {
 /* Whether cuDNN does it, and with how many bytes of workspace. Call it when work is recorded. */
 bool rg_cudnn_conv_plan(const rg_cuda_target *target, const rg_cudnn_conv *conv, size_t *workspace);
 
-/* Puts it into the place's stream. All pointers are aligned to 16 bytes; `bytes` are those of the
- * workspace. False where cuDNN refuses or needs more of them, and nothing is in the stream. */
+/* Puts it into the target's stream. All pointers are aligned to 16 bytes; `bytes` are those of
+ * the workspace. False where cuDNN refuses or needs more of them, and nothing is in the stream. */
 bool rg_cudnn_conv_run(const rg_cuda_target *target, const rg_cudnn_conv *conv, void *x, void *w,
                        void *y, void *workspace, size_t bytes);
 

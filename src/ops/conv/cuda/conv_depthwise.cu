@@ -98,7 +98,7 @@ template <rg_dtype T> static void depthwise(const depthwise_args *k, const rg_cu
 
 enum { DEPTHWISE_DOWN = 8, DEPTHWISE_ACROSS = 48 };
 
-/* One tap of one row of windows, behind `sum`. */
+/* Adds one tap of one row of windows to `sum`. */
 template <rg_dtype T, int V>
 static __device__ __forceinline__ void sum_tap(const depthwise_parts_args &k, int64_t x, int64_t y,
                                                int64_t q, long_chain<real<T>, V> &sum)

@@ -218,7 +218,7 @@ static __device__ __forceinline__ void finish_channels(const depthwise_args &k, 
 
 /* ---- conv_depthwise_3x3.cu ---- */
 
-/* Whether a window has 3 by 3 taps side by side and moves by one, and all that a kernel counts fits
+/* Whether a window has 3 by 3 adjacent taps and moves by one, and all that a kernel counts fits
  * into 31 bits. */
 static inline bool depthwise_is_3x3(const rg_conv_shape *s)
 {

@@ -109,7 +109,7 @@ static __device__ __forceinline__ void find_place(place_3x3<T> &p, const depthwi
              p.c * step[3];
 }
 
-/* Result (i, j), with whatever comes behind a sum. */
+/* Result (i, j), with the epilogue. */
 template <rg_dtype T, int V, bool DATA>
 static __device__ __forceinline__ void end_3x3(const depthwise_args &k, bool plain,
                                                const place_3x3<T> &p, int32_t i, int32_t j,
@@ -314,7 +314,7 @@ static __device__ __forceinline__ void meet_row(sums_3x3<T, V> &s, int phase, in
 /* A row of x, and the row of dy whose first tap it is. */
 template <rg_dtype T, int V> using rows_3x3 = rows_ahead<T, V, COLUMNS_3X3<T> + 2 + COLUMNS_3X3<T>>;
 
-/* Columns of x from `left` on that there are, and behind them those of dy from j on. */
+/* Columns of x from `left` on that there are, then those of dy from j on. */
 template <rg_dtype T>
 static __device__ __forceinline__ int columns_of_both(const rg_conv_shape &s, int32_t left,
                                                       int32_t j)

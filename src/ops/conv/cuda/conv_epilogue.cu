@@ -253,7 +253,7 @@ static __device__ __noinline__ void resum_results(const rg_conv_shape &s, const 
  * channels of the result are made of, or a part of them: of windows all weights of one channel,
  * `across` vectors; of the image RESUM_WIDE vectors of channels of group blockIdx.z, in as many
  * `lines` as channels of windows have taps. Blocks of the same channels that find something all
- * write the same. What every call goes through is short: it comes behind the library's kernel. */
+ * write the same. What every call goes through is short: it follows the library's kernel. */
 enum { RESUM_THREADS = 96, RESUM_EACH = 4, RESUM_WIDE = 4 };
 
 template <rg_dtype T, int V, bool BACK>

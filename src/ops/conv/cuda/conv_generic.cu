@@ -6,7 +6,7 @@
 
 /* ---- forward and data: a thread has one channel of one pixel of the result ---- */
 
-/* The sum over channels of x at tap (p, q) of window (i, j), behind `sum`. */
+/* Adds to `sum` over the channels of x at tap (p, q) of window (i, j). */
 template <rg_dtype T>
 static __device__ __forceinline__ void dot(const rg_conv_shape &s, const void *x, int64_t x_at,
                                            const void *w, int64_t w_at, long_chain<real<T>, 1> &sum)
@@ -52,7 +52,7 @@ template <rg_dtype T> static void forward(const rg_conv_call *call, const rg_cud
     launch(forward_generic<T>, blocks_of(count, THREADS), THREADS, 0, target, *call->args, count);
 }
 
-/* What one window passes to the pixel, behind `sum`. */
+/* Adds to `sum` what one window passes to the pixel. */
 template <rg_dtype T>
 static __device__ __forceinline__ void spread(const rg_conv_shape &s, const void *y, int64_t y_at,
                                               const void *w, int64_t w_at,
@@ -103,7 +103,7 @@ template <rg_dtype T> static void data(const rg_conv_call *call, const rg_cuda_t
 
 enum { ACROSS = 16, SEGMENT = 4096 }; /* columns of a row that a thread has at a time */
 
-/* The sum over a row of windows, behind `sum`. */
+/* Adds to `sum` over a row of windows. */
 template <rg_dtype T>
 static __device__ __forceinline__ void
 correlate(const rg_conv_shape &s, const void *x, int64_t x_at, const void *y, int64_t y_at,

@@ -44,8 +44,8 @@ struct stem_window {
     int32_t row, column, channel; /* the first of eight */
 };
 
-/* Eight channels of a window, one by one, with whatever comes behind a sum. One that is not finite
- * has all of them summed again, as where they are stored together. */
+/* Eight channels of a window, one by one, with the epilogue. One that is not finite has all of
+ * them summed again, as where they are stored together. */
 template <rg_dtype T>
 static __device__ __noinline__ void end_stem(const rg_conv_args &k, const void *x, const void *w,
                                              stem_window p, float4 low, float4 high)

@@ -74,8 +74,7 @@ static __device__ __forceinline__ stem_strip strip_at(const stem_grid &g, int32_
     return { image, (line - image * g.down) * g.rows, (n - line * g.across) * g.columns };
 }
 
-/* The rows of the image that a strip sees, one behind the other in memory: numbers `first` to
- * `end` of x. */
+/* The rows of the image that a strip reads, contiguous in memory: numbers `first` to `end` of x. */
 struct stem_range {
     int64_t first, end;
     int32_t row; /* the first of its lines, which may lie outside */

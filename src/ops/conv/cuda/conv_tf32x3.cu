@@ -5,8 +5,8 @@
 
 /* ---- numbers ---- */
 
-/* Rounds to the nearest number of 10 bits behind the point; what is left over is exact. The units
- * for conversions are few: this is by integers. */
+/* Rounds to 10 bits of mantissa; the remainder is exact. By integer arithmetic, because
+ * conversion instructions have a low throughput. */
 static __device__ __forceinline__ void split(float x, uint32_t &big, uint32_t &small)
 {
     big = (__float_as_uint(x) + 0x1000) & 0xffffe000;

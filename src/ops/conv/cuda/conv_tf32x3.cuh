@@ -95,7 +95,7 @@ struct tile_step {
     int row_shift, column_shift;
 };
 
-/* The tap at or behind the step's that this phase has; p = taps where none is left. */
+/* The first tap of this phase that is not before the step's; p = taps where none is left. */
 static __device__ __forceinline__ void find_tap(const tf32x3_conv &k, int row_phase,
                                                 int column_phase, tile_step &s)
 {
@@ -321,10 +321,7 @@ store_tile(const rg_conv_args &args, const tf32x3_conv &k, const warp_tile<ROWS,
  * them, and k goes over windows: dw(o, n) = sum over windows of dy(window, o) x(where weight n lies
  * on it). Windows are cut into parts by shape alone; a kernel joins their sums ---- */
 
-enum {
-    WEIGHTS_N = 128,
-    WEIGHTS_PITCH = 8
-}; /* columns of a tile; numbers behind each line of one */
+enum { WEIGHTS_N = 128, WEIGHTS_PITCH = 8 }; /* columns of a tile; numbers after each line of one */
 
 struct tf32x3_weights {
     const float *x, *dy;

@@ -19,7 +19,7 @@ enum { HOPPER_ALIGN_BYTES = 1024 };
 
 /* ---- instructions ---- */
 
-/* Shared memory that was written by threads is seen by wgmma behind the next barrier. */
+/* Shared memory that was written by threads is seen by wgmma after the next barrier. */
 static __device__ __forceinline__ void publish()
 {
 #if RG_HOPPER
@@ -350,7 +350,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- host side ---- */
 
-/* What the device's code was built with: the size of its shared memory tells. */
+/* What the device's code was built with, known from the size of its shared memory. */
 static __global__ void __launch_bounds__(32) hopper_mark(int *to)
 {
 #if RG_HOPPER
