@@ -55,7 +55,7 @@ static void arrange(rg_tensor_desc *desc, rg_arrangement arrangement)
 }
 
 /* Only here it is decided whether the tensor has a memory of its own. */
-static rg_status place(rg_device *device, rg_guarded *guarded)
+static rg_status allocate(rg_device *device, rg_guarded *guarded)
 {
     char *first = guarded->first;
     if (strcmp(rg_device_name(device), "cpu") != 0) {
@@ -68,11 +68,11 @@ static rg_status place(rg_device *device, rg_guarded *guarded)
 }
 
 /* Counts indices up, the last one fastest. */
-static void find_places(const rg_tensor_desc *desc, int64_t count, int64_t *places)
+static void find_offsets(const rg_tensor_desc *desc, int64_t count, int64_t *offsets)
 {
     int64_t index[RG_MAX_RANK] = { 0 }, at = 0;
     for (int64_t i = 0; i < count; i++) {
-        places[i] = at;
+        offsets[i] = at;
         for (int32_t d = desc->rank - 1; d >= 0; d--) {
             at += desc->strides[d];
             if (++index[d] < desc->dims[d])
@@ -119,16 +119,16 @@ rg_status rg_guarded_make_view(rg_device *device, const rg_tensor_desc *desc, in
     guarded->kept = malloc(guarded->bytes);
     const int64_t count = rg_shape_count(&guarded->desc);
     const bool dense = rg_shape_is_dense(&guarded->desc);
-    guarded->places = dense ? NULL : malloc(sizeof(int64_t) * (size_t)(count + 1));
+    guarded->offsets = dense ? NULL : malloc(sizeof(int64_t) * (size_t)(count + 1));
     RG_CHECK(guarded->memory != NULL && guarded->before != NULL && guarded->kept != NULL &&
-                 (dense || guarded->places != NULL),
+                 (dense || guarded->offsets != NULL),
              RG_OUT_OF_MEMORY, "a tensor of %zu bytes is too large", guarded->bytes);
     guarded->first = guarded->memory + GUARD + front;
     if (!dense)
-        find_places(&guarded->desc, count, guarded->places);
+        find_offsets(&guarded->desc, count, guarded->offsets);
     rg_guarded_fill(guarded, values);
     memcpy(guarded->kept, guarded->memory, guarded->bytes);
-    return place(device, guarded);
+    return allocate(device, guarded);
 }
 
 void rg_guarded_free(rg_guarded *guarded)
@@ -138,13 +138,13 @@ void rg_guarded_free(rg_guarded *guarded)
     free(guarded->memory);
     free(guarded->before);
     free(guarded->kept);
-    free(guarded->places);
+    free(guarded->offsets);
 }
 
 /* In elements, from the first one. */
 static int64_t position(const rg_guarded *guarded, int64_t i)
 {
-    return guarded->places != NULL ? guarded->places[i] : i;
+    return guarded->offsets != NULL ? guarded->offsets[i] : i;
 }
 
 double rg_guarded_get(const rg_guarded *guarded, int64_t i)
@@ -162,12 +162,12 @@ void rg_guarded_set(rg_guarded *guarded, int64_t i, double value)
 static void copy_elements(const rg_guarded *guarded, char *to, const char *from)
 {
     const int64_t count = rg_shape_count(&guarded->desc);
-    const int64_t *places = guarded->places;
+    const int64_t *offsets = guarded->offsets;
     const size_t size = rg_dtype_size(guarded->desc.dtype);
-    if (places == NULL)
+    if (offsets == NULL)
         memcpy(to, from, (size_t)count * size);
-    for (int64_t i = 0; places != NULL && i < count; i++) {
-        const int64_t at = places[i] * (int64_t)size;
+    for (int64_t i = 0; offsets != NULL && i < count; i++) {
+        const int64_t at = offsets[i] * (int64_t)size;
         switch (size) { /* a constant size is one instruction */
         case 2:
             memcpy(to + at, from + at, 2);

@@ -30,7 +30,7 @@ typedef struct rg_guarded {
     char *memory, *before; /* `bytes` each: now, and when last filled */
     char *kept;            /* as it was made */
     char *first;           /* element 0, in `memory` */
-    int64_t *places;       /* of every element, from the first one; NULL where it is dense */
+    int64_t *offsets;      /* of every element, from the first one; NULL where it is dense */
     size_t bytes;
     bool is_result;  /* its elements may change */
     bool is_changed; /* `memory`, since the last upload */

@@ -18,7 +18,7 @@ static void *data_of(const rg_tensor *tensor)
     return tensor != NULL ? rg_tensor_data(tensor) : NULL;
 }
 
-static rg_cuda_target place_of(const job *j)
+static rg_cuda_target target_of(const job *j)
 {
     return (rg_cuda_target){ .stream = j->stream, .cudnn = j->dnn, .cublaslt = j->blas };
 }
@@ -29,7 +29,7 @@ static rg_cuda_target place_of(const job *j)
 static cudnnStatus_t run_conv(const job *j)
 {
     const rg_bench_row *r = j->row;
-    const rg_cuda_target target = place_of(j);
+    const rg_cuda_target target = target_of(j);
     void *space = data_of(j->spare[RG_CUDNN_WORKSPACE]);
     bool done = true;
     for (int i = 0; i < j->calls && done; i++) {
@@ -44,7 +44,7 @@ static cudnnStatus_t run_conv(const job *j)
 
 static rg_status add_conv(job *j, rg_cudnn_conv conv, int32_t direction)
 {
-    const rg_cuda_target target = place_of(j);
+    const rg_cuda_target target = target_of(j);
     size_t bytes = 0;
     conv.direction = direction;
     RG_CHECK(rg_cudnn_conv_plan(&target, &conv, &bytes), RG_UNSUPPORTED,
@@ -100,7 +100,7 @@ rg_status rg_peer_cudnn_prepare_conv(job *j)
 
 static cudnnStatus_t run_products(const job *j)
 {
-    const rg_cuda_target target = place_of(j);
+    const rg_cuda_target target = target_of(j);
     void *space = data_of(j->spare[RG_CUDNN_WORKSPACE]);
     bool done = true;
     for (int i = 0; i < j->calls && done; i++) {
@@ -117,7 +117,7 @@ static cudnnStatus_t run_products(const job *j)
 static rg_status add_product(job *j, rg_product product, const rg_tensor *a, const rg_tensor *b,
                              const rg_tensor *c)
 {
-    const rg_cuda_target target = place_of(j);
+    const rg_cuda_target target = target_of(j);
     size_t bytes = 0;
     if (c == NULL)
         return RG_OK;

@@ -3,7 +3,7 @@
 /** @file
  *  Upsample: images of another height and width, by the nearest pixel or by interpolation.
  *
- *  Along each of the two axes, output index o of `out` looks at place u of the input, which has
+ *  Along each of the two axes, output index o of `out` reads position u of the input, which has
  *  `in` pixels (s is the scale given, or out / in where the output's size is given):
  *
  *      asymmetric     u = o / s

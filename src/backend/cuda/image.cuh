@@ -23,11 +23,11 @@ typedef struct image_cut {
 } image_cut;
 
 /* What a thread has to do. */
-typedef struct image_place {
+typedef struct image_index {
     int64_t image, row, column, channel;
     int rows;
     bool used;
-} image_place;
+} image_index;
 
 static __device__ __forceinline__ int64_t divide(int64_t a, int64_t b)
 {
@@ -35,10 +35,10 @@ static __device__ __forceinline__ int64_t divide(int64_t a, int64_t b)
 }
 
 template <rg_dtype T, bool WIDE>
-static __device__ __forceinline__ image_place find_place(const image_cut &cut, int64_t block,
-                                                         int64_t rows, int64_t columns)
+static __device__ __forceinline__ image_index image_index_of(const image_cut &cut, int64_t block,
+                                                             int64_t rows, int64_t columns)
 {
-    image_place p;
+    image_index p;
     const int64_t rest = divide(block, cut.chunks);
     const int64_t q = (block - rest * cut.chunks) * IMAGE_THREADS + threadIdx.x;
     p.image = divide(rest, cut.groups);

@@ -101,10 +101,10 @@ void rg_batch_norm_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref
     }
 }
 
-static void put(rg_ref_tensor dx[], int place, int64_t c, double value)
+static void put(rg_ref_tensor dx[], int index, int64_t c, double value)
 {
-    if (place >= 0 && dx[place].data != NULL)
-        dx[place].data[c] = value;
+    if (index >= 0 && dx[index].data != NULL)
+        dx[index].data[c] = value;
 }
 
 static void channel_gradient(const rg_batch_norm_desc *d, const rg_ref_tensor dy[],

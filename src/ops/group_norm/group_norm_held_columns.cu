@@ -51,7 +51,7 @@ static __device__ __forceinline__ held_shared<T> held_shared_of(uint4 *memory,
 /* Starts to copy the thread's rows of tensor t. */
 template <rg_dtype T, bool FAST>
 static __device__ __forceinline__ void hold_rows(const rg_channels &s, int t, const void *data,
-                                                 const norm_place &w, uint4 *own)
+                                                 const norm_work &w, uint4 *own)
 {
     if (w.left == 0)
         return;
@@ -150,7 +150,7 @@ merge_held(const rg_group_norm_shape &shape, const held_plan &plan, int64_t imag
 /* Statistics of what is held in `own`, whose pivots are in `pivot`. */
 template <rg_dtype T>
 static __device__ __forceinline__ void
-held_statistics(const rg_group_norm_shape &shape, const held_plan &plan, const norm_place &w,
+held_statistics(const rg_group_norm_shape &shape, const held_plan &plan, const norm_work &w,
                 const uint4 *own, const real<T> pivot[VLEN<T>], const held_shared<T> &shared,
                 void *mean, void *rest, void *s)
 {
@@ -181,7 +181,7 @@ held_statistics(const rg_group_norm_shape &shape, const held_plan &plan, const n
 /* Statistics that are known. */
 template <rg_dtype T>
 static __device__ __forceinline__ void
-take_statistics(const rg_group_norm_shape &shape, const held_plan &plan, const norm_place &w,
+take_statistics(const rg_group_norm_shape &shape, const held_plan &plan, const norm_work &w,
                 real<T> *tables, const void *mean, const void *rest, const void *s)
 {
     const int64_t first = w.c - (threadIdx.x & (plan.across - 1)) * VLEN<T>;
@@ -214,7 +214,7 @@ static __device__ __forceinline__ void held_columns(const real<T> *tables, const
 template <rg_dtype T>
 static __device__ __forceinline__ void held_parameters(const rg_norm_parameters &p,
                                                        const void *gamma, const void *beta,
-                                                       const norm_place &w, norm_columns<T> &c)
+                                                       const norm_work &w, norm_columns<T> &c)
 {
     load_parameter<T>(gamma, p.gamma_step, p.has_gamma, 1, p.dtype, w.c, w.left, c.gamma);
     load_parameter<T>(beta, p.beta_step, p.has_beta, 0, p.dtype, w.c, w.left, c.shift);
@@ -229,7 +229,7 @@ static __global__ void __launch_bounds__(HELD_THREADS, 3)
 {
     extern __shared__ uint4 memory[];
     const rg_channels &s = a.shape.channels;
-    const norm_place w = norm_place_of<T>(s, plan.across, plan.chunks, blockIdx.x);
+    const norm_work w = norm_work_of<T>(s, plan.across, plan.chunks, blockIdx.x);
     const held_shared<T> shared = held_shared_of<T>(memory, plan, 1);
     const neuron_constants<T> neuron = neuron_constants_in<T>(a.shape.neuron.numbers);
     norm_columns<T> c;
@@ -266,7 +266,7 @@ static __global__ void __launch_bounds__(HELD_THREADS, 3)
 {
     extern __shared__ uint4 memory[];
     const rg_channels &s = a.shape.channels;
-    const norm_place w = norm_place_of<T>(s, plan.across, plan.chunks, blockIdx.x);
+    const norm_work w = norm_work_of<T>(s, plan.across, plan.chunks, blockIdx.x);
     const held_shared<T> shared = held_shared_of<T>(memory, plan, 1);
     real<T> pivot[VLEN<T>] = {};
     hold_rows<T, FAST>(s, 0, a.x, w, shared.own);
@@ -314,7 +314,7 @@ static __device__ __forceinline__ void join_held(const rg_group_norm_gradient_ar
 /* Sums of what is held; then dbetas and dgammas of the image, and tables of what dx is made of. */
 template <rg_dtype T, int NEURON>
 static __device__ __forceinline__ void
-held_sums(const rg_group_norm_gradient_args &a, const held_plan &plan, const norm_place &w,
+held_sums(const rg_group_norm_gradient_args &a, const held_plan &plan, const norm_work &w,
           const norm_columns<T> &c, const neuron_constants<T> &neuron, const held_shared<T> &shared)
 {
     real<T> sum[2 * VLEN<T>] = {};
@@ -344,7 +344,7 @@ static __global__ void __launch_bounds__(HELD_THREADS, 2)
 {
     extern __shared__ uint4 memory[];
     const rg_channels &s = a.shape.channels;
-    const norm_place w = norm_place_of<T>(s, plan.across, plan.chunks, blockIdx.x);
+    const norm_work w = norm_work_of<T>(s, plan.across, plan.chunks, blockIdx.x);
     const held_shared<T> shared = held_shared_of<T>(memory, plan, 2);
     const neuron_constants<T> neuron = neuron_constants_in<T>(a.shape.neuron.numbers);
     const int second = plan.slots * HELD_THREADS;

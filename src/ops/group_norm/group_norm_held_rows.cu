@@ -13,7 +13,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 4 ? 2 : 3)
     real<T> *const shared = (real<T> *)(memory + 2 * TEAM_STEP); /* of two stages */
     const rg_channels &s = a.shape.channels;
     const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
-    const team_place<SLOTS> p = find_team<T, SLOTS>(k);
+    const team_thread<SLOTS> p = find_team<T, SLOTS>(k);
     real<T> gamma[SLOTS][V], beta[SLOTS][V];
     team_parameters<T, SLOTS>(k, p, a.gamma, a.beta, gamma, beta);
     const int mine = (int)threadIdx.x & (R - 1);

@@ -14,7 +14,7 @@ template <rg_dtype T, int SLOTS> struct team_channels {
 
 /* Copies of x and dy of R rows, from `base` on. */
 template <int SLOTS> struct team_rows {
-    const team_place<SLOTS> &p;
+    const team_thread<SLOTS> &p;
     const uint4 *x, *dy;
     int64_t base;
 };
@@ -55,7 +55,7 @@ static __device__ __forceinline__ void team_factors(const row_call &k, const rea
 
 /* Sums of channels over the rows of a block: teams are joined one after the other. */
 template <rg_dtype T, int SLOTS>
-static __device__ __forceinline__ void put_sums(const row_call &k, const team_place<SLOTS> &p,
+static __device__ __forceinline__ void put_sums(const row_call &k, const team_thread<SLOTS> &p,
                                                 const team_channels<T, SLOTS> &own,
                                                 real<T> *dgammas, real<T> *dbetas)
 {
@@ -97,7 +97,7 @@ static __device__ __forceinline__ void team_sums(const row_call &k, const team_r
                                                  const row_numbers<T> &numbers,
                                                  team_channels<T, SLOTS> &own, real<T> sum[2 * R])
 {
-    const team_place<SLOTS> &p = rows.p;
+    const team_thread<SLOTS> &p = rows.p;
 #pragma unroll
     for (int r = 0; r < R; r++) {
         const row_numbers<T> q = numbers_of<T, R>(numbers, r);
@@ -128,7 +128,7 @@ team_results(const rg_group_norm_gradient_args &a, const row_call &k, const team
              const row_numbers<T> &numbers, const team_channels<T, SLOTS> &own, real<T> offset,
              real<T> weight)
 {
-    const team_place<SLOTS> &p = rows.p;
+    const team_thread<SLOTS> &p = rows.p;
     const rg_channels &s = a.shape.channels;
 #pragma unroll
     for (int r = 0; r < R; r++) {
@@ -166,7 +166,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, SLOTS == 1   ? 3
     /* of two stages for sums, and of two for statistics */
     real<T> *const shared = (real<T> *)(memory + 2 * 2 * TEAM_STEP);
     const rg_channels &s = a.shape.channels;
-    const team_place<SLOTS> p = find_team<T, SLOTS>(k);
+    const team_thread<SLOTS> p = find_team<T, SLOTS>(k);
     team_channels<T, SLOTS> own = {};
     own.neuron = neuron_constants_in<T>(k.neuron.numbers);
     team_parameters<T, SLOTS>(k, p, a.gamma, a.beta, own.gamma, own.beta);

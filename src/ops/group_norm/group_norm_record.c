@@ -124,12 +124,12 @@ static rg_status record_forward(rg_call *call, const rg_group_norm_shape *shape,
 /* ---- gradient ---- */
 
 /* Inputs gamma and beta, whose gradients may be asked for; 0: there is none. */
-static int32_t gamma_place(const rg_group_norm_desc *d)
+static int32_t gamma_index(const rg_group_norm_desc *d)
 {
     return d->gamma ? 1 : 0;
 }
 
-static int32_t beta_place(const rg_group_norm_desc *d)
+static int32_t beta_index(const rg_group_norm_desc *d)
 {
     return d->beta ? (d->gamma ? 2 : 1) : 0;
 }
@@ -137,7 +137,7 @@ static int32_t beta_place(const rg_group_norm_desc *d)
 static bool wants_parameters(const rg_call *call)
 {
     const rg_group_norm_desc *d = call->desc;
-    const int32_t gamma = gamma_place(d), beta = beta_place(d);
+    const int32_t gamma = gamma_index(d), beta = beta_index(d);
     return (gamma > 0 && call->dx[gamma] != NULL) || (beta > 0 && call->dx[beta] != NULL);
 }
 
@@ -228,8 +228,8 @@ static rg_status record_joins(rg_call *call, const rg_group_norm_shape *shape,
                               const rg_tensor *dgammas, const rg_tensor *dbetas)
 {
     const rg_group_norm_desc *d = call->desc;
-    RG_TRY(record_join(call, dgammas, sums_of(shape), gamma_place(d)));
-    return record_join(call, dbetas, sums_of(shape), beta_place(d));
+    RG_TRY(record_join(call, dgammas, sums_of(shape), gamma_index(d)));
+    return record_join(call, dbetas, sums_of(shape), beta_index(d));
 }
 
 /* Rows where the state keeps dgamma and dbeta of each image. Sums over images are a launch of their

@@ -23,7 +23,7 @@ static sizes sizes_of(const rg_group_norm_desc *d, const rg_ref_tensor *x)
 }
 
 /* Where element i of a group of an image stands. */
-static int64_t place(sizes s, int64_t image, int64_t group, int64_t i)
+static int64_t offset_of(sizes s, int64_t image, int64_t group, int64_t i)
 {
     return ((image * s.rows + i / s.each) * s.groups + group) * s.each + i % s.each;
 }
@@ -35,13 +35,13 @@ static void statistics_of(sizes s, const double *x, int64_t image, int64_t group
     *mean = 0; /* wider, since it may be far larger than the deviation */
     *variance = 0;
     for (int64_t i = 0; i < m; i++)
-        *mean += x[place(s, image, group, i)] / (long double)m;
+        *mean += x[offset_of(s, image, group, i)] / (long double)m;
     long double rest = 0; /* what rounding has left of the mean */
     for (int64_t i = 0; i < m; i++)
-        rest += (x[place(s, image, group, i)] - *mean) / (long double)m;
+        rest += (x[offset_of(s, image, group, i)] - *mean) / (long double)m;
     *mean += isfinite((double)rest) ? rest : 0;
     for (int64_t i = 0; i < m; i++)
-        *variance += pow((double)(x[place(s, image, group, i)] - *mean), 2) / (double)m;
+        *variance += pow((double)(x[offset_of(s, image, group, i)] - *mean), 2) / (double)m;
 }
 
 static double gamma_at(const rg_group_norm_desc *d, const rg_ref_tensor x[], int64_t c)
@@ -64,7 +64,7 @@ void rg_group_norm_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref
             double variance;
             statistics_of(s, x->data, image, group, &mean, &variance);
             for (int64_t i = 0; i < s.rows * s.each; i++) {
-                const int64_t at = place(s, image, group, i), c = group * s.each + i % s.each;
+                const int64_t at = offset_of(s, image, group, i), c = group * s.each + i % s.each;
                 double z =
                     gamma_at(d, x, c) * (double)(x->data[at] - mean) / sqrt(variance + d->epsilon) +
                     beta_at(d, x, c);
@@ -95,7 +95,7 @@ static void group_gradient(const rg_group_norm_desc *d, sizes s, const double *d
     const double m = (double)(s.rows * s.each), sigma = sqrt(variance + d->epsilon);
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < s.rows * s.each; i++) {
-            const int64_t at = place(s, image, group, i), c = group * s.each + i % s.each;
+            const int64_t at = offset_of(s, image, group, i), c = group * s.each + i % s.each;
             const double xh = (double)(x->data[at] - mean) / sigma, gamma = gamma_at(d, x, c);
             const double g = g_of(d, dy[at], gamma * xh + beta_at(d, x, c));
             if (pass == 1 && dx->data != NULL)

@@ -324,8 +324,8 @@ RG_INLINE group_rows rows_of(const rg_group_norm_shape *shape, norm_columns *neu
 }
 
 /* Channel c of gamma and beta. */
-RG_OUTLINE void place_parameters(group_rows *k, row_tables *tables, const void *gamma,
-                                 const void *beta, int64_t c, rg_dtype T)
+RG_OUTLINE void find_parameters(group_rows *k, row_tables *tables, const void *gamma,
+                                const void *beta, int64_t c, rg_dtype T)
 {
     const int64_t size = (int64_t)rg_dtype_size(k->dtype);
     if (tables->channel == c)

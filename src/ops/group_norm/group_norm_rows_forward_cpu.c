@@ -61,7 +61,7 @@ RG_INLINE void fused_forward(const rg_group_norm_args *k, group_rows *all, row_t
             *next = *now; /* no next row: the sums are discarded */
         row_sums q;
         if (i >= first) {
-            place_parameters(all, tables, k->gamma, k->beta, i % groups * all->count, T);
+            find_parameters(all, tables, k->gamma, k->beta, i % groups * all->count, T);
             q = row_fused(row_forward_step, row_forward_rest, row_moments_step, row_moments_rest,
                           all, (const group_row *const[]){ now, next }, T,
                           k->shape.stream && row_aligned(now));
@@ -96,7 +96,7 @@ RG_INLINE void rows_forward(const rg_group_norm_args *k, int64_t begin, int64_t 
         place_forward(k, &all, &r, i / groups, i % groups, T);
         const row_sums q = row_moments_total(&all, &r, T);
         end_statistics(k, &all, &r, &q, i);
-        place_parameters(&all, &tables, k->gamma, k->beta, i % groups * all.count, T);
+        find_parameters(&all, &tables, k->gamma, k->beta, i % groups * all.count, T);
         const row_range range = { 0, all.count, k->shape.stream && row_aligned(&r) };
         row_elements(row_forward_step, row_forward_rest, 2, &all, &r, &unused, range, T);
     }

@@ -117,7 +117,7 @@ RG_INLINE void fused_gradient(const rg_group_norm_gradient_args *k, group_rows *
 {
     group_row r[2] = { 0 };
     all->ahead = 2 * all->count;
-    place_parameters(all, tables, k->gamma, k->beta, 0, T);
+    find_parameters(all, tables, k->gamma, k->beta, 0, T);
     for (int64_t i = first - 1; first < last && i < last;
          i++) { /* prologue: no row to finish yet */
         const group_row *const now = &r[i & 1];
@@ -153,7 +153,7 @@ RG_INLINE void images_gradient(const rg_group_norm_gradient_args *k, group_rows 
         group_row r;
         row_sums unused = { 0 };
         place_gradient(k, all, &r, i / groups, i % groups, T);
-        place_parameters(all, tables, k->gamma, k->beta, c, T);
+        find_parameters(all, tables, k->gamma, k->beta, c, T);
         if (k->wants_dx) {
             const row_sums q = row_sums_total(all, &r, T);
             end_factors(all, &r, &q);

@@ -13,16 +13,16 @@ enum {
 };
 
 /* The thread of a team, which has SLOTS vectors of each of R rows at a time. */
-template <int SLOTS> struct team_place {
+template <int SLOTS> struct team_thread {
     int thread, team, teams;
     int c[SLOTS], left[SLOTS]; /* first channel, and channels, of each vector */
     int64_t first, last;       /* rows of the block */
 };
 
 template <rg_dtype T, int SLOTS>
-static __device__ __forceinline__ team_place<SLOTS> find_team(const row_call &k)
+static __device__ __forceinline__ team_thread<SLOTS> find_team(const row_call &k)
 {
-    team_place<SLOTS> p;
+    team_thread<SLOTS> p;
     p.thread = (int)threadIdx.x & (k.threads_per_row - 1);
     p.team = (int)threadIdx.x / k.threads_per_row;
     p.teams = ROW_THREADS / k.threads_per_row;
@@ -46,7 +46,7 @@ static __device__ __forceinline__ int64_t image_offset(const rg_channels &s, int
 
 /* The row of a team that is number r of those from `base` on, or the last one of the block. */
 template <int SLOTS>
-static __device__ __forceinline__ int64_t team_row(const team_place<SLOTS> &p, int64_t base, int r)
+static __device__ __forceinline__ int64_t team_row(const team_thread<SLOTS> &p, int64_t base, int r)
 {
     const int64_t row = base + r * p.teams + p.team;
     return row < p.last ? row : p.last - 1;
@@ -56,7 +56,7 @@ static __device__ __forceinline__ int64_t team_row(const team_place<SLOTS> &p, i
  * own[(r * SLOTS + i) * ROW_THREADS]. */
 template <rg_dtype T, bool FAST, int SLOTS, int R>
 static __device__ __forceinline__ void start_team(const rg_channels &s, int t, const void *data,
-                                                  const team_place<SLOTS> &p, int64_t base,
+                                                  const team_thread<SLOTS> &p, int64_t base,
                                                   uint4 *own)
 {
 #pragma unroll
@@ -156,7 +156,7 @@ template <int R, class REAL> static __device__ __forceinline__ REAL own_of(const
  * what follows from its sums, and the others ask for it. */
 template <rg_dtype T, bool FAST, int SLOTS, int R>
 static __device__ __forceinline__ void
-team_statistics(const row_call &k, const team_place<SLOTS> &p, const uint4 *held, real<T> pivot,
+team_statistics(const row_call &k, const team_thread<SLOTS> &p, const uint4 *held, real<T> pivot,
                 real<T> *shared, row_numbers<T> &own)
 {
     real<T> sum[2 * R] = {};
@@ -196,7 +196,7 @@ static __device__ __forceinline__ row_numbers<T> numbers_of(const row_numbers<T>
 
 template <rg_dtype T, int SLOTS>
 static __device__ __forceinline__ void
-team_parameters(const row_call &k, const team_place<SLOTS> &p, const void *gamma, const void *beta,
+team_parameters(const row_call &k, const team_thread<SLOTS> &p, const void *gamma, const void *beta,
                 real<T> own[SLOTS][VLEN<T>], real<T> shift[SLOTS][VLEN<T>])
 {
     const rg_norm_parameters &q = k.parameters;

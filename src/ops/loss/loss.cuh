@@ -50,14 +50,14 @@ static __device__ __forceinline__ real<T> group_scale(const rg_loss_args &k, int
 }
 
 /* A part of a group, which is a block's. */
-typedef struct part_place {
+typedef struct loss_part {
     int64_t group, first;
     int count;
-} part_place;
+} loss_part;
 
-static __device__ __forceinline__ part_place find_part(const rg_loss_args &k)
+static __device__ __forceinline__ loss_part find_part(const rg_loss_args &k)
 {
-    part_place p;
+    loss_part p;
     const int64_t unit = blockIdx.x;
     p.group = divide(unit, k.parts);
     const int64_t begin = (unit - p.group * k.parts) * RG_LOSS_PART;

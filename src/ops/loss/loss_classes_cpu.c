@@ -130,24 +130,24 @@ RG_INLINE real slopes_and_max(const class_row *row, const char *x, char *dx, con
 }
 
 /* Where the rows of y and of the gradient begin. */
-typedef struct class_place {
+typedef struct class_rows {
     const char *x;
     char *dx;
-} class_place;
+} class_rows;
 
-RG_INLINE class_place place_of_row(const rg_loss_args *k, int64_t row, const rg_dtype T)
+RG_INLINE class_rows class_rows_of(const rg_loss_args *k, int64_t row, const rg_dtype T)
 {
     int64_t offset[2];
     rg_walk_offsets(&k->shape.outer, 2, row, offset);
-    return (class_place){ at(k->y, offset[0], T),
-                          k->has_gradient ? at_out(k->gradient, offset[1], T) : NULL };
+    return (class_rows){ at(k->y, offset[0], T),
+                         k->has_gradient ? at_out(k->gradient, offset[1], T) : NULL };
 }
 
 /* Elements of a row whose e^(x - max) are kept instead of computed twice. */
 enum { KEPT_ROW = (128 << 10) / sizeof(real) };
 
 /* Where exp_sum puts element i of a row: pairs of T stand in the order in which they are loaded. */
-RG_INLINE int64_t kept_place(int64_t i, int64_t length, const rg_dtype T)
+RG_INLINE int64_t kept_index(int64_t i, int64_t length, const rg_dtype T)
 {
     const int64_t pair = 2 * VLEN, first = i / pair * pair, at_pair = i - first;
     if (T != RG_BF16 || first + pair > length)
@@ -162,10 +162,10 @@ RG_INLINE void loss_by_classes(const rg_loss_args *k, int64_t begin, int64_t end
     real buffer[KEPT_ROW], *const kept = k->has_gradient && k->length <= KEPT_ROW ? buffer : NULL;
     real max = 0;
     bool known = false; /* the largest element of the row, from the one before */
-    class_place p = place_of_row(k, begin, T), after = p;
+    class_rows p = class_rows_of(k, begin, T), after = p;
     for (int64_t row = begin; row < end; row++, p = after) {
         const class_use u = use_of(k, row, T);
-        after = place_of_row(k, row + 1 < end ? row + 1 : row, T);
+        after = class_rows_of(k, row + 1 < end ? row + 1 : row, T);
         if (u.label < 0) {
             put_loss(k, row, 0, T);
             put_zeros(k, row, T);
@@ -186,7 +186,7 @@ RG_INLINE void loss_by_classes(const rg_loss_args *k, int64_t begin, int64_t end
                               u.slope * (real)n->share };
         real slope = 0; /* at the label, where e^(x - max) is less by a share of the sum */
         if (kept != NULL)
-            kept[kept_place(u.label, k->length, T)] -= (real)(s.powers * n->keep / n->total);
+            kept[kept_index(u.label, k->length, T)] -= (real)(s.powers * n->keep / n->total);
         else
             slope = exp_for(vset(below), T)[0] * c.scale - c.offset - u.slope * (real)n->keep;
         if (kept == NULL && k->add)

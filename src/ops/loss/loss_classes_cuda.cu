@@ -56,7 +56,7 @@ enum { CLASS_SUMS = 96 * sizeof(double) };
 
 /* A row that does not count: derivatives are 0. */
 template <rg_dtype T, bool HOLD>
-static __device__ __forceinline__ void put_zeros(const rg_loss_args &k, const group_place &p,
+static __device__ __forceinline__ void put_zeros(const rg_loss_args &k, const group_slots &p,
                                                  bool wide)
 {
     const real<T> zeros[VLEN<T>] = {};
@@ -71,7 +71,7 @@ template <rg_dtype T> struct class_row {
 
 template <rg_dtype T, bool HOLD>
 static __device__ __forceinline__ class_row<T>
-sum_row(const rg_loss_args &k, const softmax_plan &plan, const group_place &p, uint4 *held,
+sum_row(const rg_loss_args &k, const softmax_plan &plan, const group_slots &p, uint4 *held,
         real<T> *partial)
 {
     enum { V = VLEN<T>, KEEPS = HOLD && sizeof(element<T>) == sizeof(real<T>) };
@@ -128,7 +128,7 @@ sum_row(const rg_loss_args &k, const softmax_plan &plan, const group_place &p, u
 /* Derivatives of a row: at the label e^(x - max) is less by a share of the sum. */
 template <rg_dtype T, bool HOLD>
 static __device__ __forceinline__ void put_slopes(const rg_loss_args &k, const softmax_plan &plan,
-                                                  const group_place &p, uint4 *held,
+                                                  const group_slots &p, uint4 *held,
                                                   const class_use<T> &u, const class_row<T> &r)
 {
     enum { V = VLEN<T>, KEEPS = HOLD && sizeof(element<T>) == sizeof(real<T>) };
@@ -217,7 +217,7 @@ static __global__ void __launch_bounds__(1024)
     __shared__ bool is_last;
     uint4 *const held = shared + threadIdx.x;
     real<T> *const sums = (real<T> *)(shared + (HOLD ? SLOTS * blockDim.x : 0));
-    const group_place p = find_group<T, true, HOLD>(k.shape, plan, k.has_gradient ? 2 : 1);
+    const group_slots p = find_group<T, true, HOLD>(k.shape, plan, k.has_gradient ? 2 : 1);
     const int64_t row =
         (int64_t)blockIdx.x * ((int)blockDim.x >> plan.shift) + ((int)threadIdx.x >> plan.shift);
     if (HOLD)
@@ -254,7 +254,7 @@ static __global__ void __launch_bounds__(1024)
 /* What a thread leaves in place of its elements of a row: derivatives. `x` holds e^(x - max) where
  * an element can. */
 template <rg_dtype T>
-static __device__ __forceinline__ void tile_slopes(const rg_loss_args &k, const tile_place &p,
+static __device__ __forceinline__ void tile_slopes(const rg_loss_args &k, const row_tile &p,
                                                    element<T> *x, int end, const class_use<T> &u,
                                                    const class_row<T> &r)
 {
@@ -273,7 +273,7 @@ static __device__ __forceinline__ void tile_slopes(const rg_loss_args &k, const 
 
 /* The same sums as sum_row makes of elements, of a row in shared memory. */
 template <rg_dtype T>
-static __device__ __forceinline__ class_row<T> sum_tile(const rg_loss_args &k, const tile_place &p,
+static __device__ __forceinline__ class_row<T> sum_tile(const rg_loss_args &k, const row_tile &p,
                                                         element<T> *x, int end)
 {
     enum { KEEPS = sizeof(element<T>) == sizeof(real<T>) };
@@ -306,7 +306,7 @@ static __global__ void __launch_bounds__(256)
     extern __shared__ uint4 shared[];
     __shared__ double partial[2][32];
     __shared__ bool is_last;
-    const tile_place p = find_tile<0>(k.shape, plan);
+    const row_tile p = find_tile<0>(k.shape, plan);
     const int64_t row = (int64_t)blockIdx.x * p.step + p.first;
     const int end = p.first < p.rows ? (int)k.length : 0;
     element<T> *const tile = load_tile<T>(at<T>(k.y, p.start), p, (char *)shared);

@@ -222,12 +222,12 @@ RG_OUTLINE void pick(const rg_loss_args *k, int64_t begin, int64_t end, rg_dtype
             continue;
         }
         const int64_t i = row * k->length + u.label;
-        const real y = load_one(k->y, place_of(&k->views[RG_LOSS_Y], i), T);
+        const real y = load_one(k->y, view_offset(&k->views[RG_LOSS_Y], i), T);
         put_loss(k, row, -(double)(u.loss * (takes_log ? vlog(vset(y))[0] : y)), T);
         put_zeros(k, row, T);
         if (!k->has_gradient)
             continue;
-        const int64_t to = place_of(&k->views[RG_LOSS_D], i);
+        const int64_t to = view_offset(&k->views[RG_LOSS_D], i);
         const real slope = takes_log ? -u.slope / y : -u.slope;
         store_one(k->gradient, to, T, k->add ? load_one(k->gradient, to, T) + slope : slope);
     }
@@ -283,7 +283,7 @@ RG_OUTLINE void finish(const rg_loss_finish_args *k, int64_t begin, int64_t end,
             sums[i % LANES] += partial[i];
         double sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
                      ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-        const int64_t to = place_of(&k->view, group);
+        const int64_t to = view_offset(&k->view, group);
         sum = (sum + k->bias) / k->divisor;
         if (k->has_counts)
             sum = k->counts[group] > 0 ? sum / k->counts[group] : 0;

@@ -11,7 +11,7 @@ static __global__ void __launch_bounds__(LOSS_THREADS)
     count_weights(const __grid_constant__ rg_loss_args k)
 {
     __shared__ double partial[32];
-    const part_place p = find_part(k);
+    const loss_part p = find_part(k);
     int count = 0;
     for (int j = (int)threadIdx.x; j < p.count; j += LOSS_THREADS) {
         const int64_t i = p.first + j;

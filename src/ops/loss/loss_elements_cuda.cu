@@ -137,7 +137,7 @@ static __global__ void __launch_bounds__(LOSS_THREADS)
 {
     enum { V = VLEN<T>, VECTORS = RG_LOSS_PART / (LOSS_THREADS * V) };
     __shared__ double partial[32];
-    const part_place p = find_part(k);
+    const loss_part p = find_part(k);
     const loss_numbers<T> numbers = numbers_of<real<T>>(&k.numbers);
     const real<T> scale = group_scale<T>(k, p.group);
     real<T> y[VECTORS][V], t[VECTORS][V], sum = 0;

@@ -8,7 +8,7 @@
 
 RG_INLINE int64_t label_at(const rg_loss_args *k, int64_t row)
 {
-    const int64_t i = place_of(&k->views[RG_LOSS_T], row);
+    const int64_t i = view_offset(&k->views[RG_LOSS_T], row);
     return k->wide_labels ? ((const int64_t *)k->labels)[i] : ((const int32_t *)k->labels)[i];
 }
 
@@ -29,11 +29,11 @@ RG_OUTLINE class_use use_of(const rg_loss_args *k, int64_t row, rg_dtype T)
     }
     real w = 1;
     if (k->has_weights)
-        w = load_one(k->weights, place_of(&k->views[RG_LOSS_W], row), T);
+        w = load_one(k->weights, view_offset(&k->views[RG_LOSS_W], row), T);
     u.loss = (real)k->numbers.weight * w;
     u.slope = group_scale(k, k->group < k->rows ? row / k->group : 0, T) * w;
     if (k->dy_of_labels)
-        u.slope *= load_one(k->dy, place_of(&k->views[RG_LOSS_DY], row), T);
+        u.slope *= load_one(k->dy, view_offset(&k->views[RG_LOSS_DY], row), T);
     return u;
 }
 
@@ -42,7 +42,7 @@ RG_INLINE void put_loss(const rg_loss_args *k, int64_t row, double loss, rg_dtyp
     if (k->losses == RG_LOSS_SUMS)
         k->partial[row] = loss;
     else if (k->losses == RG_LOSS_OF_LABELS)
-        store_one(k->loss, place_of(&k->views[RG_LOSS_L], row), T, (real)loss);
+        store_one(k->loss, view_offset(&k->views[RG_LOSS_L], row), T, (real)loss);
 }
 
 /* A row of derivatives that are 0. */

@@ -11,7 +11,7 @@
 
 /* ---- elements of a tensor by their number ---- */
 
-RG_INLINE int64_t place_of(const rg_loss_view *v, int64_t i)
+RG_INLINE int64_t view_offset(const rg_loss_view *v, int64_t i)
 {
     if (v->rank <= 1)
         return i * v->strides[0];
@@ -46,7 +46,7 @@ RG_OUTLINE const real *get_piece(const rg_loss_view *v, const void *data, int64_
 {
     for (int64_t done = 0, run, step; done < count; done += run) {
         run = run_of(v, i + done, count - done, &step);
-        const char *from = at(data, place_of(v, i + done), T);
+        const char *from = at(data, view_offset(v, i + done), T);
         if (T == RG_REAL && run == count && (step == 1 || count == 1))
             return (const real *)(const void *)from;
         load_run(from, step, run, piece_buffer + done, T);
@@ -81,7 +81,8 @@ RG_OUTLINE void put_piece(const rg_loss_view *v, void *data, int64_t i, int64_t 
 {
     for (int64_t done = 0, run, step; done < count; done += run) {
         run = run_of(v, i + done, count - done, &step);
-        store_run(at_out(data, place_of(v, i + done), T), step, run, from + done, T, add, stream);
+        store_run(at_out(data, view_offset(v, i + done), T), step, run, from + done, T, add,
+                  stream);
     }
 }
 
@@ -126,7 +127,7 @@ RG_INLINE real group_scale(const rg_loss_args *k, int64_t group, rg_dtype T)
 {
     double scale = k->numbers.scale;
     if (k->has_dy && !k->dy_of_labels)
-        scale *= (double)load_one(k->dy, place_of(&k->views[RG_LOSS_DY], group), T);
+        scale *= (double)load_one(k->dy, view_offset(&k->views[RG_LOSS_DY], group), T);
     if (k->has_counts)
         scale = k->counts[group] > 0 ? scale / k->counts[group] : 0;
     return (real)scale;

@@ -107,10 +107,11 @@ static void lay_out(const rg_lrn_desc *d, const rg_tensor *const tensors[], int 
         s->dense &= s->step[t] == 1 || channels == 1;
     }
     const bool gradient = count == RG_LRN_TENSORS;
-    const int64_t real = first->dtype == RG_F64 ? 8 : 4, places = rg_lrn_places(&s->span) * real;
+    const int64_t real = first->dtype == RG_F64 ? 8 : 4,
+                  bytes = rg_lrn_shared_values(&s->span) * real;
     s->scratch_bytes = choose_group(s, gradient) * real;
-    if (places > RG_LRN_SHARED_BYTES && s->scratch_bytes < places)
-        s->scratch_bytes = rg_round_up(places, RG_ALIGNMENT);
+    if (bytes > RG_LRN_SHARED_BYTES && s->scratch_bytes < bytes)
+        s->scratch_bytes = rg_round_up(bytes, RG_ALIGNMENT);
     const int64_t groups = rg_ceil_div(s->outer.count, s->group);
     s->units =
         rg_clamp(groups, 0,

@@ -49,11 +49,11 @@ static inline int64_t rg_lrn_round(int64_t count)
     return rg_round_up(count, RG_LRN_UNIT);
 }
 
-/* On a GPU, for a pixel: places of its squares, of their prefix sums and of what the gradient sums,
- * and its channels. In shared memory, unless that is more than every GPU has. */
+/* On a GPU, for a pixel: positions of its squares, of their prefix sums and of what the gradient
+ * sums, and its channels. In shared memory, unless that is more than every GPU has. */
 enum { RG_LRN_SHARED_BYTES = 48 << 10 };
 
-static inline int64_t rg_lrn_places(const rg_span *span)
+static inline int64_t rg_lrn_shared_values(const rg_span *span)
 {
     return 3 * (span->size + span->width - 1) + span->size;
 }

@@ -33,8 +33,8 @@ RG_INLINE narrow narrow_of(const lrn_job *j, int64_t unit)
 }
 
 /* Pixel p of the group that begins with pixel `first`. */
-RG_INLINE narrow_pixel place_pixel(const narrow *k, const int inputs, int64_t first, int64_t p,
-                                   const rg_dtype T)
+RG_INLINE narrow_pixel load_pixel(const narrow *k, const int inputs, int64_t first, int64_t p,
+                                  const rg_dtype T)
 {
     const int64_t all = k->j.s->group * k->pitch;
     real *const squares = k->buffer + p * k->pitch + k->lead;
@@ -93,7 +93,7 @@ RG_INLINE void narrow_pixels(narrow_step *step, const narrow *k, const int input
 {
     const int64_t channels = k->j.s->span.size;
     for (int64_t j = 0; j < pixels; j++) {
-        const narrow_pixel p = place_pixel(k, inputs, first, j, T);
+        const narrow_pixel p = load_pixel(k, inputs, first, j, T);
         int64_t i = 0;
         for (; i + VLEN <= channels; i += VLEN)
             step(k, &p, i, VLEN, T);

@@ -110,7 +110,7 @@ static __global__ void __launch_bounds__(THREADS)
 template <rg_dtype T> static int64_t general_blocks(const rg_lrn_shape *s, int64_t *shared)
 {
     const int64_t most_blocks = 1 << 20;
-    *shared = rg_lrn_places(&s->span) * (int64_t)sizeof(real<T>);
+    *shared = rg_lrn_shared_values(&s->span) * (int64_t)sizeof(real<T>);
     if (*shared > RG_LRN_SHARED_BYTES) {
         *shared = 0;
         return s->units;

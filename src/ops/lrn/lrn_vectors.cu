@@ -131,16 +131,16 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* A warp has 32 K vectors, which are whole pixels: thread t has vectors t, t + 32, … of them.
  * Neighbours get what they need by shuffles; thread 31 is before thread 0 of the next 32. */
-template <int K> struct five_place {
+template <int K> struct five_slice {
     int pixel[K]; /* or -1 */
     int channel[K];
     bool first[K], last[K]; /* vectors of their pixels */
 };
 
 template <rg_dtype T, int K>
-static __device__ __forceinline__ five_place<K> find_five(const pixel_cut &cut, int64_t pixels)
+static __device__ __forceinline__ five_slice<K> find_five(const pixel_cut &cut, int64_t pixels)
 {
-    five_place<K> p;
+    five_slice<K> p;
     const int thread = (int)threadIdx.x % 32;
     const int64_t warp = (int64_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
 #pragma unroll
@@ -181,7 +181,7 @@ static __device__ __forceinline__ void set_ends(five_ends<K, REAL> &ends, int i,
 
 /* Sums of the windows of vector i, in the order of sum_taps. */
 template <int K, int V, class REAL>
-static __device__ __forceinline__ void sum_five(const five_place<K> &p,
+static __device__ __forceinline__ void sum_five(const five_slice<K> &p,
                                                 const five_ends<K, REAL> &ends, int i,
                                                 const REAL z[V], REAL sum[V])
 {
@@ -227,7 +227,7 @@ static __device__ __forceinline__ void square_ends(uint4 held[K], five_ends<K, r
 
 template <rg_dtype T, int K>
 static __device__ __forceinline__ void load_five(const rg_walk &outer, int t, const void *data,
-                                                 const five_place<K> &p, uint4 held[K])
+                                                 const five_slice<K> &p, uint4 held[K])
 {
 #pragma unroll
     for (int i = 0; i < K; i++)
@@ -244,7 +244,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     enum { V = VLEN<T> };
     const rg_lrn_shape &s = a.shape;
-    const five_place<K> p = find_five<T, K>(cut, s.outer.count);
+    const five_slice<K> p = find_five<T, K>(cut, s.outer.count);
     uint4 held[K];
     five_ends<K, real<T>> ends;
     load_five<T, K>(s.outer, 0, a.x, p, held);
@@ -270,7 +270,7 @@ static __global__ void __launch_bounds__(THREADS, 3)
 {
     enum { V = VLEN<T> };
     const rg_lrn_shape &s = a.shape;
-    const five_place<K> p = find_five<T, K>(cut, s.outer.count);
+    const five_slice<K> p = find_five<T, K>(cut, s.outer.count);
     uint4 xs[K], dys[K];
     real<T> direct[K][V], share[K][V];
     five_ends<K, real<T>> squares, shares;

@@ -8,7 +8,7 @@
 
 /* ---- moves ---- */
 
-/* A place on a walk: where its element stands, and how many follow in the same run. */
+/* A position on a walk: where its element is, and how many follow in the same run. */
 typedef struct cursor {
     int64_t offset, left;
     int64_t index[RG_MAX_RANK]; /* but for the innermost dimension */

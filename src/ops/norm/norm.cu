@@ -33,7 +33,7 @@ template <rg_dtype T, bool FAST, int TENSORS> struct norm_rows_of {
 /* Of tensors first, first + 1 … of the shape; starts the first copies. */
 template <rg_dtype T, bool FAST, int TENSORS>
 static __device__ __forceinline__ norm_rows_of<T, FAST, TENSORS>
-find_rows(const rg_channels &s, const void *const (&data)[TENSORS], const norm_place &w,
+find_rows(const rg_channels &s, const void *const (&data)[TENSORS], const norm_work &w,
           uint4 *memory)
 {
     norm_rows_of<T, FAST, TENSORS> rows;
@@ -55,7 +55,7 @@ find_rows(const rg_channels &s, const void *const (&data)[TENSORS], const norm_p
 template <rg_dtype T, bool FAST, int TENSORS, class STEP>
 static __device__ __forceinline__ void
 each_row(norm_rows_of<T, FAST, TENSORS> &rows, const rg_channels &s,
-         const void *const (&data)[TENSORS], const norm_place &w, STEP step)
+         const void *const (&data)[TENSORS], const norm_work &w, STEP step)
 {
     int slot = 0;
 #pragma unroll 2
@@ -83,7 +83,7 @@ each_row(norm_rows_of<T, FAST, TENSORS> &rows, const rg_channels &s,
 /* Where row r of a thread stands in tensor t, whose first one stands at `base`. */
 template <bool FAST>
 static __device__ __forceinline__ int64_t row_offset(const rg_channels &s, int t,
-                                                     const norm_place &w, int64_t base, int r)
+                                                     const norm_work &w, int64_t base, int r)
 {
     return FAST ? base + r * (w.down * s.rows.strides[t][0])
                 : norm_offset<FAST>(s, t, w, w.begin + (int64_t)r * w.down);
@@ -92,7 +92,7 @@ static __device__ __forceinline__ int64_t row_offset(const rg_channels &s, int t
 /* Channels of a row of a table of real numbers; 0 after the end. */
 template <rg_dtype T>
 static __device__ __forceinline__ void load_table(const void *table, int64_t row, int64_t channels,
-                                                  const norm_place &w, real<T> x[VLEN<T>])
+                                                  const norm_work &w, real<T> x[VLEN<T>])
 {
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++)
@@ -108,7 +108,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, 3)
                int64_t chunks, int64_t first)
 {
     extern __shared__ uint4 memory[];
-    const norm_place w = norm_place_of<T>(s, across, chunks, first * chunks + blockIdx.x);
+    const norm_work w = norm_work_of<T>(s, across, chunks, first * chunks + blockIdx.x);
     const void *const data[] = { x };
     auto own = find_rows<T, FAST>(s, data, w, memory);
     real<T> pivot[VLEN<T>] = {}, sum[2 * VLEN<T>] = {};
@@ -136,7 +136,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, 3)
 template <rg_dtype T>
 static __device__ __forceinline__ void
 set_columns(norm_columns<T> &k, const rg_channels &s, const void *moments, const void *gamma,
-            const void *beta, const rg_norm_parameters &p, const norm_place &w)
+            const void *beta, const rg_norm_parameters &p, const norm_work &w)
 {
     const int64_t first = w.image * RG_NORM_MOMENTS;
     real<T> rest[VLEN<T>], shift[VLEN<T>];
@@ -160,7 +160,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, 3)
     extern __shared__ uint4 memory[];
     /* from the end, of which the cache may still have some */
     const int64_t block = (k.first + k.count) * k.chunks - 1 - blockIdx.x;
-    const norm_place w = norm_place_of<T>(s, k.across, k.chunks, block);
+    const norm_work w = norm_work_of<T>(s, k.across, k.chunks, block);
     if (w.left == 0)
         return;
     const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
@@ -188,7 +188,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, 3)
               const __grid_constant__ norm_call k)
 {
     extern __shared__ uint4 memory[];
-    const norm_place w = norm_place_of<T>(s, k.across, k.chunks, k.first * k.chunks + blockIdx.x);
+    const norm_work w = norm_work_of<T>(s, k.across, k.chunks, k.first * k.chunks + blockIdx.x);
     const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
     const void *const data[] = { dy, x };
     auto rows = find_rows<T, FAST>(s, data, w, memory);
@@ -215,7 +215,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, 3)
 /* What the gradients of statistics that were returned add to dx. */
 template <rg_dtype T>
 static __device__ __forceinline__ void add_extra(const void *factors, int64_t first,
-                                                 int64_t channels, const norm_place &w,
+                                                 int64_t channels, const norm_work &w,
                                                  real<T> g[VLEN<T>], const real<T> t[VLEN<T>])
 {
     real<T> slope[VLEN<T>], plus[VLEN<T>];
@@ -235,7 +235,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, VLEN<T> == 8 ? 2 : 3)
 {
     extern __shared__ uint4 memory[];
     const int64_t block = (k.first + k.count) * k.chunks - 1 - blockIdx.x;
-    const norm_place w = norm_place_of<T>(s, k.across, k.chunks, block);
+    const norm_work w = norm_work_of<T>(s, k.across, k.chunks, block);
     if (w.left == 0)
         return;
     const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);

@@ -70,18 +70,18 @@ static __device__ __forceinline__ real<T> through_neuron(int32_t kind, const neu
 
 /* ---- the channels and rows of a thread ---- */
 
-typedef struct norm_place {
+typedef struct norm_work {
     int64_t image, part;
     int64_t c;          /* its first channel */
     int64_t begin, end; /* its rows: every `down`th */
     int down, left;     /* channels that it has */
-} norm_place;
+} norm_work;
 
 template <rg_dtype T>
-static __device__ __forceinline__ norm_place norm_place_of(const rg_channels &s, int across,
-                                                           int64_t chunks, int64_t block)
+static __device__ __forceinline__ norm_work norm_work_of(const rg_channels &s, int across,
+                                                         int64_t chunks, int64_t block)
 {
-    norm_place w;
+    norm_work w;
     const int64_t all = block / chunks, chunk = block - all * chunks;
     w.image = s.parts == 1 ? all : all / s.parts;
     w.part = all - w.image * s.parts;
@@ -97,7 +97,7 @@ static __device__ __forceinline__ norm_place norm_place_of(const rg_channels &s,
 /* The offset of the thread's channels of a row in tensor t. */
 template <bool FAST>
 static __device__ __forceinline__ int64_t norm_offset(const rg_channels &s, int t,
-                                                      const norm_place &w, int64_t row)
+                                                      const norm_work &w, int64_t row)
 {
     if constexpr (FAST)
         return straight_offset(s.images, t, w.image) + straight_offset(s.rows, t, row) + w.c;
@@ -162,7 +162,7 @@ template <class REAL> static __device__ __forceinline__ REAL middle_of(REAL a, R
 /* The element in the middle of the first three of each channel. */
 template <rg_dtype T, bool FAST>
 static __device__ __forceinline__ void choose_pivots(const rg_channels &s, int t, const void *x,
-                                                     const norm_place &w, real<T> pivot[VLEN<T>])
+                                                     const norm_work &w, real<T> pivot[VLEN<T>])
 {
     real<T> a[3][VLEN<T>];
     const int64_t first = w.part * s.part;

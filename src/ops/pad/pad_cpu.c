@@ -6,7 +6,7 @@
 #include "ops/pad/pad.h"
 
 /* Where index i of dimension d stands, of `from` (t = 0) or `to` (t = 1), in bytes. */
-RG_INLINE int64_t place_of(const rg_pad_args *k, int t, int d, int64_t i, const rg_dtype T)
+RG_INLINE int64_t offset_of(const rg_pad_args *k, int t, int d, int64_t i, const rg_dtype T)
 {
     return i * k->strides[t][d] * (vbytes(T) / VLEN);
 }
@@ -55,7 +55,7 @@ RG_INLINE void fill_channels(const rg_pad_args *k, char *to, int64_t begin, int6
 {
     const char *fill = k->fill != NULL ? at(k->fill, begin * k->fill_stride, T) : NULL;
     if (begin < end)
-        copy(k, fill, k->fill_stride, to + place_of(k, 1, 3, begin, T), end - begin, T);
+        copy(k, fill, k->fill_stride, to + offset_of(k, 1, 3, begin, T), end - begin, T);
 }
 
 /* Channels of a pixel that are outside of its own. */
@@ -81,8 +81,8 @@ RG_INLINE void forward_pixel(const rg_pad_args *k, const char *pixel, char *to, 
     for (int side = 0; side < 2; side++)
         edge_channels(k, pixel, to, side == 0 ? 0 : end, side == 0 ? begin : channels->out, T);
     if (begin < end)
-        copy(k, pixel + place_of(k, 0, 3, begin - channels->before, T), k->strides[0][3],
-             to + place_of(k, 1, 3, begin, T), end - begin, T);
+        copy(k, pixel + offset_of(k, 0, 3, begin - channels->before, T), k->strides[0][3],
+             to + offset_of(k, 1, 3, begin, T), end - begin, T);
 }
 
 /* Pixels begin to end - 1 of a row of y, from a row of x. */
@@ -91,9 +91,9 @@ RG_INLINE void forward_pixels(const rg_pad_args *k, const char *row, char *to, i
 {
     for (int64_t o = begin; o < end; o++) {
         const int64_t source = row != NULL ? rg_pad_source(&k->axes[2], o) : -1;
-        char *pixel = to + place_of(k, 1, 2, o, T);
+        char *pixel = to + offset_of(k, 1, 2, o, T);
         if (source >= 0)
-            forward_pixel(k, row + place_of(k, 0, 2, source, T), pixel, T);
+            forward_pixel(k, row + offset_of(k, 0, 2, source, T), pixel, T);
         else
             fill_channels(k, pixel, 0, k->axes[3].out, T);
     }
@@ -106,19 +106,19 @@ RG_INLINE void pad_forward(const rg_pad_args *k, int64_t begin, int64_t end, con
         const int64_t n = unit / k->axes[1].out, h = unit % k->axes[1].out;
         const int64_t from_n = rg_pad_source(&k->axes[0], n),
                       from_h = rg_pad_source(&k->axes[1], h);
-        char *to = (char *)k->to + place_of(k, 1, 0, n, T) + place_of(k, 1, 1, h, T);
+        char *to = (char *)k->to + offset_of(k, 1, 0, n, T) + offset_of(k, 1, 1, h, T);
         const char *row = NULL;
         if (from_n >= 0 && from_h >= 0)
-            row =
-                (const char *)k->from + place_of(k, 0, 0, from_n, T) + place_of(k, 0, 1, from_h, T);
+            row = (const char *)k->from + offset_of(k, 0, 0, from_n, T) +
+                  offset_of(k, 0, 1, from_h, T);
         const bool run = row != NULL && k->run && columns->begin < columns->end;
         const int64_t first = run ? columns->begin : columns->out;
         const int64_t last = run ? columns->end : columns->out;
         for (int side = 0; side < 2; side++)
             forward_pixels(k, row, to, side == 0 ? 0 : last, side == 0 ? first : columns->out, T);
         if (run)
-            copy(k, row + place_of(k, 0, 2, first - columns->before, T), 1,
-                 to + place_of(k, 1, 2, first, T), (last - first) * k->axes[3].in, T);
+            copy(k, row + offset_of(k, 0, 2, first - columns->before, T), 1,
+                 to + offset_of(k, 1, 2, first, T), (last - first) * k->axes[3].in, T);
     }
 }
 
@@ -219,7 +219,7 @@ RG_INLINE void gradient_pixels(const rg_pad_args *k, copies *c, char *row, int64
 {
     const rg_pad_axis *channels = &k->axes[3];
     for (int64_t w = begin; w < end; w++) {
-        char *to = row + place_of(k, 1, 2, w, T);
+        char *to = row + offset_of(k, 1, 2, w, T);
         c->w = rg_pad_copies_of(&k->axes[2], w);
         for (int64_t i = 0, n; i < channels->in; i += n) {
             const bool single = i >= channels->begin && i < channels->end; /* copied once */
@@ -238,7 +238,7 @@ RG_INLINE const char *only_row(const rg_pad_args *k, const copies *c, const rg_d
         return NULL;
     if (rg_pad_next(&images, &more) || rg_pad_next(&rows, &more))
         return NULL;
-    return (const char *)k->from + place_of(k, 0, 0, n, T) + place_of(k, 0, 1, h, T);
+    return (const char *)k->from + offset_of(k, 0, 0, n, T) + offset_of(k, 0, 1, h, T);
 }
 
 RG_INLINE void pad_gradient(const rg_pad_args *k, int64_t begin, int64_t end, const rg_dtype T)
@@ -247,7 +247,7 @@ RG_INLINE void pad_gradient(const rg_pad_args *k, int64_t begin, int64_t end, co
     const bool many = rg_pad_has_more(k->axes, RG_CHAIN_RUN);
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t n = unit / k->axes[1].in, h = unit % k->axes[1].in;
-        char *to = (char *)k->to + place_of(k, 1, 0, n, T) + place_of(k, 1, 1, h, T);
+        char *to = (char *)k->to + offset_of(k, 1, 0, n, T) + offset_of(k, 1, 1, h, T);
         copies c = { .n = rg_pad_copies_of(&k->axes[0], n),
                      .h = rg_pad_copies_of(&k->axes[1], h),
                      .many = many };
@@ -258,8 +258,8 @@ RG_INLINE void pad_gradient(const rg_pad_args *k, int64_t begin, int64_t end, co
             gradient_pixels(k, &c, to, side == 0 ? 0 : last, side == 0 ? first : columns->in, T);
         if (row == NULL)
             continue;
-        const char *dy = row + place_of(k, 0, 2, first + columns->before, T);
-        const sweep_data d = { dy, dy, to + place_of(k, 1, 2, first, T), k->add, k->stream };
+        const char *dy = row + offset_of(k, 0, 2, first + columns->before, T);
+        const sweep_data d = { dy, dy, to + offset_of(k, 1, 2, first, T), k->add, k->stream };
         sweep(same, NULL, d, (last - first) * k->axes[3].in, T, T);
     }
 }
@@ -272,7 +272,7 @@ RG_INLINE vreal sum_pixels(const rg_pad_args *k, const char *row, int64_t begin,
 {
     long_chain sum = long_chain_start();
     for (int64_t w = begin; w < end; w++, long_chain_count(&sum)) {
-        const char *pixel = row + place_of(k, 0, 2, w, T);
+        const char *pixel = row + offset_of(k, 0, 2, w, T);
         sum.run += vload_strided(pixel, i, k->strides[0][3], n, T, k->dense);
     }
     return long_chain_end(&sum);
@@ -284,7 +284,7 @@ RG_INLINE vreal fill_row(const rg_pad_args *k, int64_t n, int64_t h, int64_t i, 
                          const rg_dtype T)
 {
     const rg_pad_axis *columns = &k->axes[2], *channels = &k->axes[3];
-    const char *row = (const char *)k->from + place_of(k, 0, 0, n, T) + place_of(k, 0, 1, h, T);
+    const char *row = (const char *)k->from + offset_of(k, 0, 0, n, T) + offset_of(k, 0, 1, h, T);
     const bool outside = rg_pad_source(&k->axes[0], n) < 0 || rg_pad_source(&k->axes[1], h) < 0;
     const int64_t borders[] = { 0, columns->begin, columns->end, columns->out };
     vreal sums[3] = { vset(0), vset(0), vset(0) };

@@ -8,8 +8,8 @@
 #include <type_traits>
 
 /* The offset of an element in `from` (t = 0) or `to` (t = 1). */
-static __device__ __forceinline__ int64_t place_of(const rg_pad_args &k, int t, int64_t n,
-                                                   int64_t h, int64_t w, int64_t c)
+static __device__ __forceinline__ int64_t offset_of(const rg_pad_args &k, int t, int64_t n,
+                                                    int64_t h, int64_t w, int64_t c)
 {
     const int64_t *const s = k.strides[t];
     return n * s[0] + h * s[1] + w * s[2] + c * s[3];
@@ -36,7 +36,7 @@ static __global__ void __launch_bounds__(IMAGE_THREADS)
     forward_columns(const __grid_constant__ rg_pad_args k, const image_cut cut)
 {
     for (int64_t b = blockIdx.x; b < cut.blocks; b += gridDim.x) {
-        const image_place p = find_place<T, WIDE>(cut, b, k.axes[1].out, k.axes[2].out);
+        const image_index p = image_index_of<T, WIDE>(cut, b, k.axes[1].out, k.axes[2].out);
         if (!p.used)
             continue;
         const int64_t n = rg_pad_source(&k.axes[0], p.image);
@@ -46,10 +46,10 @@ static __global__ void __launch_bounds__(IMAGE_THREADS)
             const int64_t h = rg_pad_source(&k.axes[1], p.row + r);
             real<T> value[LANES<T, WIDE>];
             if (n >= 0 && h >= 0 && w >= 0 && c >= 0)
-                load_lanes<T, WIDE>(k.from, place_of(k, 0, n, h, w, c), value);
+                load_lanes<T, WIDE>(k.from, offset_of(k, 0, n, h, w, c), value);
             else
                 load_fill<T, WIDE>(k, p.channel, value);
-            store_lanes<T, WIDE>(k.to, place_of(k, 1, p.image, p.row + r, p.column, p.channel),
+            store_lanes<T, WIDE>(k.to, offset_of(k, 1, p.image, p.row + r, p.column, p.channel),
                                  value, false, k.stream);
         }
     }
@@ -60,7 +60,7 @@ static __global__ void __launch_bounds__(IMAGE_THREADS)
 /* The copies of an element, or of a vector that has at most one along the channels. Sums start with
  * -0, which leaves what is added as it is; without any copy they are 0. */
 template <rg_dtype T, bool WIDE>
-static __device__ __forceinline__ void gather(const rg_pad_args &k, const image_place &p,
+static __device__ __forceinline__ void gather(const rg_pad_args &k, const image_index &p,
                                               int64_t row, real<T> sum[LANES<T, WIDE>])
 {
     enum { V = LANES<T, WIDE> };
@@ -79,7 +79,7 @@ static __device__ __forceinline__ void gather(const rg_pad_args &k, const image_
             while (rg_pad_next(&columns, &w)) {
                 rg_pad_copies channels = rg_pad_copies_of(&k.axes[3], p.channel);
                 for (; rg_pad_next(&channels, &c); any = true) {
-                    load_lanes<T, WIDE>(k.from, place_of(k, 0, n, h, w, c), dy);
+                    load_lanes<T, WIDE>(k.from, offset_of(k, 0, n, h, w, c), dy);
 #pragma unroll
                     for (int e = 0; e < V; e++)
                         part[e] += dy[e];
@@ -97,7 +97,7 @@ static __device__ __forceinline__ void gather(const rg_pad_args &k, const image_
 
 /* The same where there are so many that plain chains of additions would lose digits. */
 template <rg_dtype T, bool WIDE>
-static __device__ __forceinline__ void gather_many(const rg_pad_args &k, const image_place &p,
+static __device__ __forceinline__ void gather_many(const rg_pad_args &k, const image_index &p,
                                                    int64_t row, real<T> sum[LANES<T, WIDE>])
 {
     enum { V = LANES<T, WIDE> };
@@ -112,7 +112,7 @@ static __device__ __forceinline__ void gather_many(const rg_pad_args &k, const i
             while (rg_pad_next(&columns, &w)) {
                 rg_pad_copies channels = rg_pad_copies_of(&k.axes[3], p.channel);
                 for (; rg_pad_next(&channels, &c); part.count()) {
-                    load_lanes<T, WIDE>(k.from, place_of(k, 0, n, h, w, c), dy);
+                    load_lanes<T, WIDE>(k.from, offset_of(k, 0, n, h, w, c), dy);
 #pragma unroll
                     for (int e = 0; e < V; e++)
                         part.run[e] += dy[e];
@@ -134,7 +134,7 @@ static __device__ __forceinline__ bool is_single(const rg_pad_axis &axis, int64_
 }
 
 /* Row `row` of the image among those of the thread. */
-static __device__ __forceinline__ int row_within(int64_t row, const image_place &p)
+static __device__ __forceinline__ int row_within(int64_t row, const image_index &p)
 {
     const int64_t r = row - p.row;
     return r < 0 ? 0 : r > p.rows ? p.rows : (int)r;
@@ -142,15 +142,15 @@ static __device__ __forceinline__ int row_within(int64_t row, const image_place 
 
 /* Rows `first` to `end` of the thread's, which have one copy each: several on their way at once. */
 template <rg_dtype T, bool WIDE>
-static __device__ __forceinline__ void copy_rows(const rg_pad_args &k, const image_place &p,
+static __device__ __forceinline__ void copy_rows(const rg_pad_args &k, const image_index &p,
                                                  int first, int end)
 {
     enum { ROWS = 8 };
     typedef std::conditional_t<WIDE, uint4, element<T>> lanes;
     const char *from =
-        at<T>(k.from, place_of(k, 0, p.image + k.axes[0].before, p.row + first + k.axes[1].before,
-                               p.column + k.axes[2].before, p.channel + k.axes[3].before));
-    char *to = at<T>(k.to, place_of(k, 1, p.image, p.row + first, p.column, p.channel));
+        at<T>(k.from, offset_of(k, 0, p.image + k.axes[0].before, p.row + first + k.axes[1].before,
+                                p.column + k.axes[2].before, p.channel + k.axes[3].before));
+    char *to = at<T>(k.to, offset_of(k, 1, p.image, p.row + first, p.column, p.channel));
     const int64_t from_step = k.strides[0][1], to_step = k.strides[1][1];
     for (int r = first; r < end; r += ROWS) {
         lanes held[ROWS];
@@ -176,7 +176,7 @@ static __device__ __forceinline__ void copy_rows(const rg_pad_args &k, const ima
 }
 
 /* Whether elements of this column of the result have one copy wherever the row has. */
-static __device__ __forceinline__ bool is_single_column(const rg_pad_args &k, const image_place &p)
+static __device__ __forceinline__ bool is_single_column(const rg_pad_args &k, const image_index &p)
 {
     return is_single(k.axes[0], p.image) && is_single(k.axes[2], p.column) &&
            is_single(k.axes[3], p.channel);
@@ -188,7 +188,7 @@ static __global__ void __launch_bounds__(IMAGE_THREADS)
     single_columns(const __grid_constant__ rg_pad_args k, const image_cut cut)
 {
     for (int64_t b = blockIdx.x; b < cut.blocks; b += gridDim.x) {
-        const image_place p = find_place<T, WIDE>(cut, b, k.axes[1].in, k.axes[2].in);
+        const image_index p = image_index_of<T, WIDE>(cut, b, k.axes[1].in, k.axes[2].in);
         if (p.used && is_single_column(k, p))
             copy_rows<T, WIDE>(k, p, row_within(k.axes[1].begin, p), row_within(k.axes[1].end, p));
     }
@@ -201,7 +201,7 @@ static __global__ void __launch_bounds__(IMAGE_THREADS)
     gradient_columns(const __grid_constant__ rg_pad_args k, const image_cut cut)
 {
     for (int64_t b = blockIdx.x; b < cut.blocks; b += gridDim.x) {
-        const image_place p = find_place<T, WIDE>(cut, b, k.axes[1].in, k.axes[2].in);
+        const image_index p = image_index_of<T, WIDE>(cut, b, k.axes[1].in, k.axes[2].in);
         if (!p.used)
             continue;
         const bool single = is_single_column(k, p);
@@ -214,7 +214,7 @@ static __global__ void __launch_bounds__(IMAGE_THREADS)
                 gather_many<T, WIDE>(k, p, row, sum);
             else
                 gather<T, WIDE>(k, p, row, sum);
-            store_lanes<T, WIDE>(k.to, place_of(k, 1, p.image, row, p.column, p.channel), sum,
+            store_lanes<T, WIDE>(k.to, offset_of(k, 1, p.image, row, p.column, p.channel), sum,
                                  k.add, k.stream);
         }
     }
@@ -251,7 +251,7 @@ static __global__ void __launch_bounds__(FILL_THREADS)
         const int64_t rows = c < k.axes[3].out ? k.axes[0].out * k.axes[1].out : 0;
         for (int64_t i = threadIdx.x / FILL_CHANNELS; i < rows; i += STEP, all.count()) {
             const int64_t n = i / k.axes[1].out, h = i % k.axes[1].out;
-            const int64_t row = place_of(k, 0, n, h, 0, c);
+            const int64_t row = offset_of(k, 0, n, h, 0, c);
             real<T> part = sum_pixels<T>(k, row, 0, columns.begin);
             part += sum_pixels<T>(k, row, columns.end, columns.out);
             if (rg_pad_source(&k.axes[0], n) < 0 || rg_pad_source(&k.axes[1], h) < 0 ||

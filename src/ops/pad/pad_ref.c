@@ -8,16 +8,16 @@
 /* Walks over an axis, step by step, from input 0 to where output o is; -1: outside. */
 static int64_t source(rg_pad_mode mode, int64_t o, int64_t before, int64_t in)
 {
-    int64_t place = o - before, i = 0, direction = 1;
-    if (place >= 0 && place < in)
-        return place;
+    int64_t index = o - before, i = 0, direction = 1;
+    if (index >= 0 && index < in)
+        return index;
     if (mode == RG_PAD_ZERO || mode == RG_PAD_CONSTANT)
         return -1;
     if (mode == RG_PAD_CLAMP || in == 1)
-        return place < 0 ? 0 : in - 1;
-    const bool back = place < 0;
+        return index < 0 ? 0 : in - 1;
+    const bool back = index < 0;
     const bool twice = mode == RG_PAD_MIRROR_EDGE; /* an edge is visited twice */
-    int64_t steps = back ? -place : place;
+    int64_t steps = back ? -index : index;
     if (back && twice)
         steps--; /* 0 stands beside itself */
     for (; steps > 0; steps--) {

@@ -40,13 +40,13 @@ struct grid {
     divider by_row_stride, by_column_stride;
 };
 
-struct place_in_image {
+struct pixel_index {
     int64_t image, row, column, channel;
 };
 
 /* False for threads after the end of the row. */
 template <int V>
-static __device__ __forceinline__ bool find_place(const grid &g, int64_t block, place_in_image &at)
+static __device__ __forceinline__ bool find_pixel(const grid &g, int64_t block, pixel_index &at)
 {
     const int64_t line = divide(block, g.by_pieces);
     const int64_t v = (block - line * g.pieces) * blockDim.x + threadIdx.x;
@@ -86,7 +86,7 @@ template <rg_dtype T> static bool pixels_aligned(const void *data, const int64_t
 /* ---- forward ---- */
 
 template <rg_dtype T, int V>
-static __device__ __forceinline__ void max_window(const forward_args &k, const place_in_image &to,
+static __device__ __forceinline__ void max_window(const forward_args &k, const pixel_index &to,
                                                   int64_t first, const int64_t p[2],
                                                   const int64_t q[2])
 {
@@ -129,7 +129,7 @@ static __device__ __forceinline__ void max_window(const forward_args &k, const p
 
 /* MANY: there are more taps than a plain chain of additions may have. */
 template <rg_dtype T, int V, pooling KIND, bool MANY>
-static __device__ __forceinline__ void sum_window(const forward_args &k, const place_in_image &to,
+static __device__ __forceinline__ void sum_window(const forward_args &k, const pixel_index &to,
                                                   int64_t first, const int64_t p[2],
                                                   const int64_t q[2])
 {
@@ -169,8 +169,8 @@ static __global__ void __launch_bounds__(THREADS)
 {
     const rg_pool_shape &s = k.shape;
     for (int64_t block = blockIdx.x; block < g.blocks; block += gridDim.x) {
-        place_in_image to;
-        if (!find_place<V>(g, block, to))
+        pixel_index to;
+        if (!find_pixel<V>(g, block, to))
             continue;
         int64_t p[2], q[2];
         rg_pool_taps(&s.row, to.row, &p[0], &p[1]);
@@ -285,7 +285,7 @@ static __device__ __forceinline__ void collect_window(const rg_pool_gradient_arg
 /* All windows around one pixel, in row-major order. MANY: as in sum_window, of windows. */
 template <rg_dtype T, int V, pooling KIND, bool MANY>
 static __device__ __forceinline__ void collect_pixel(const rg_pool_gradient_args &k, const grid &g,
-                                                     const place_in_image &u, const real<T> x[V],
+                                                     const pixel_index &u, const real<T> x[V],
                                                      real<T> sum[V])
 {
     const rg_pool_shape &s = k.shape;
@@ -330,8 +330,8 @@ static __global__ void __launch_bounds__(THREADS)
 {
     const rg_pool_shape &s = k.shape;
     for (int64_t block = blockIdx.x; block < g.blocks; block += gridDim.x) {
-        place_in_image u;
-        if (!find_place<V>(g, block, u))
+        pixel_index u;
+        if (!find_pixel<V>(g, block, u))
             continue;
         real<T> x[V] = {}, sum[V];
         if constexpr (KIND == L2)
@@ -390,8 +390,8 @@ static __global__ void __launch_bounds__(THREADS)
 {
     const rg_pool_shape &s = k.shape;
     for (int64_t block = blockIdx.x; block < g.blocks; block += gridDim.x) {
-        place_in_image w;
-        if (!find_place<1>(g, block, w))
+        pixel_index w;
+        if (!find_pixel<1>(g, block, w))
             continue;
         int32_t winner[1];
         load_winners<1>(k.winners,
@@ -410,8 +410,8 @@ static __global__ void __launch_bounds__(THREADS)
 {
     const rg_pool_shape &s = k.shape;
     for (int64_t block = blockIdx.x; block < g.blocks; block += gridDim.x) {
-        place_in_image w;
-        if (!find_place<1>(g, block, w))
+        pixel_index w;
+        if (!find_pixel<1>(g, block, w))
             continue;
         const int64_t index =
             k.indices[w.image * s.y[0] + w.row * s.y[1] + w.column * s.y[2] + w.channel * s.y[3]];

@@ -24,13 +24,13 @@ struct square_grid {
     small_divider by_pieces, by_rows, by_pixel;
 };
 
-struct square_place {
+struct square_index {
     int32_t image, i, j, channel;
 };
 
 /* False for threads after the end of the row. */
 template <int V>
-static __device__ __forceinline__ bool find_square(const square_grid &g, square_place &at)
+static __device__ __forceinline__ bool find_square(const square_grid &g, square_index &at)
 {
     const int32_t block = (int32_t)blockIdx.x, line = divide(block, g.by_pieces);
     const int32_t v = (block - line * g.pieces) * (int32_t)blockDim.x + (int32_t)threadIdx.x;
@@ -111,7 +111,7 @@ static __device__ __forceinline__ void square_max(const rg_pool_shape &s,
 template <rg_dtype T, pooling KIND, int SIDE, bool INSIDE>
 static __device__ __forceinline__ void square_sum(const rg_pool_shape &s,
                                                   const square_window<SIDE> &w,
-                                                  const square_place &to, real<T> sum[VLEN<T>])
+                                                  const square_index &to, real<T> sum[VLEN<T>])
 {
     enum { V = VLEN<T> };
 #pragma unroll
@@ -139,7 +139,7 @@ static __device__ __forceinline__ void square_sum(const rg_pool_shape &s,
 
 template <rg_dtype T, pooling KIND, int SIDE, bool INSIDE>
 static __device__ __forceinline__ void square_pool(const forward_args &k, const square_grid &g,
-                                                   const square_place &to, int32_t row,
+                                                   const square_index &to, int32_t row,
                                                    int32_t column)
 {
     enum { V = VLEN<T> };
@@ -175,7 +175,7 @@ template <rg_dtype T, pooling KIND, int SIDE>
 static __global__ void __launch_bounds__(THREADS, 4)
     square_windows(const __grid_constant__ forward_args k, const __grid_constant__ square_grid g)
 {
-    square_place to;
+    square_index to;
     if (!find_square<VLEN<T>>(g, to))
         return;
     const int32_t row = to.i * g.row.stride - g.row.before;
@@ -202,7 +202,7 @@ template <rg_dtype T> struct cell_window {
 
 template <rg_dtype T, pooling KIND, int K, bool INSIDE>
 static __device__ __forceinline__ void load_cell(const rg_pool_gradient_args &k,
-                                                 const square_grid &g, const square_place &u,
+                                                 const square_grid &g, const square_index &u,
                                                  int32_t i, int32_t j, cell_window<T> w[K * K])
 {
     const char *const dy = at<T>(k.dy, u.image * g.y);
@@ -266,7 +266,7 @@ sum_cell(const rg_pool_gradient_args &k, const square_grid &g, int32_t i, int32_
 
 template <rg_dtype T, pooling KIND, int S, int K, bool INSIDE>
 static __device__ __forceinline__ void collect_cell(const rg_pool_gradient_args &k,
-                                                    const square_grid &g, const square_place &u,
+                                                    const square_grid &g, const square_index &u,
                                                     int32_t i, int32_t j)
 {
     enum { V = VLEN<T> };
@@ -305,7 +305,7 @@ static __global__ void __launch_bounds__(THREADS, 4)
     collect_cells(const __grid_constant__ rg_pool_gradient_args k,
                   const __grid_constant__ square_grid g)
 {
-    square_place u;
+    square_index u;
     if (!find_square<VLEN<T>>(g, u))
         return;
     const int32_t i = g.row.first + u.i, j = g.column.first + u.j;

@@ -18,14 +18,14 @@ template <rg_dtype T> struct column_results {
 };
 
 /* Which rows of which columns a thread has. */
-typedef struct columns_place {
+typedef struct column_rows {
     int across, down;
     int64_t p, row; /* part; row of groups */
     int64_t column,
         left;           /* first column of the block's, and how many are there from the thread's */
     int64_t base;       /* of the thread's first column in x */
     int64_t first, end; /* rows of the part; none where no column is left */
-} columns_place;
+} column_rows;
 
 /* Offset `i` of a walk; STRAIGHT: of one dimension at most. */
 template <bool STRAIGHT>
@@ -35,11 +35,11 @@ static __device__ __forceinline__ int64_t offset_of(const rg_walk &walk, int t, 
 }
 
 template <rg_dtype T, bool STRAIGHT>
-static __device__ __forceinline__ columns_place place_of(const rg_reduce_args &k,
-                                                         const columns_plan &plan, int64_t unit)
+static __device__ __forceinline__ column_rows column_rows_of(const rg_reduce_args &k,
+                                                             const columns_plan &plan, int64_t unit)
 {
     const rg_reduce_result &r = k.result;
-    columns_place at;
+    column_rows at;
     const int64_t rest = quotient(unit, r.parts);
     at.p = unit - rest * r.parts;
     at.row = quotient(rest, plan.chunks);
@@ -132,8 +132,8 @@ static __device__ __forceinline__ void load_columns(const rg_reduce_args &k, int
 
 template <rg_dtype T, rg_reduce_what WHAT>
 static __device__ __forceinline__ void scan_columns(const rg_reduce_args &k,
-                                                    const columns_plan &plan,
-                                                    const columns_place &p, column_results<T> &r)
+                                                    const columns_plan &plan, const column_rows &p,
+                                                    column_results<T> &r)
 {
     enum { V = VLEN<T> };
     const real<T> sign = (real<T>)k.result.sign;
@@ -153,9 +153,9 @@ static __device__ __forceinline__ void scan_columns(const rg_reduce_args &k,
 
 /* The same of aligned vectors that are one distance apart, with many loads at once. */
 template <rg_dtype T, rg_reduce_what WHAT>
-static __device__ __forceinline__ void
-scan_vectors_down(const rg_reduce_args &k, const columns_plan &plan, const columns_place &p,
-                  column_results<T> &r)
+static __device__ __forceinline__ void scan_vectors_down(const rg_reduce_args &k,
+                                                         const columns_plan &plan,
+                                                         const column_rows &p, column_results<T> &r)
 {
     enum { V = VLEN<T>, LOADS = WHAT == RG_REDUCE_TOTAL ? AHEAD : AHEAD / 2 };
     const real<T> sign = (real<T>)k.result.sign;
@@ -203,7 +203,7 @@ columns_unit(const rg_reduce_args &k, const columns_plan &plan, int64_t unit, ch
 {
     enum { V = VLEN<T> };
     __shared__ double joined[THREADS];
-    const columns_place p = place_of<T, VECTORS>(k, plan, unit);
+    const column_rows p = column_rows_of<T, VECTORS>(k, plan, unit);
     column_results<T> r;
 #pragma unroll
     for (int e = 0; e < V; e++) {

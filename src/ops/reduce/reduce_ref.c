@@ -24,13 +24,13 @@ static bool is_reduced(const rg_reduce_desc *d, int32_t axis, int32_t rank)
 }
 
 /* Which output element i of x belongs to, and its number in that group; sizes of both. */
-typedef struct place {
+typedef struct member {
     int64_t output, number, outputs, length;
-} place;
+} member;
 
-static place place_of(const rg_reduce_desc *d, const rg_ref_tensor *x, int64_t i)
+static member member_of(const rg_reduce_desc *d, const rg_ref_tensor *x, int64_t i)
 {
-    place p = { 0, 0, 1, 1 };
+    member p = { 0, 0, 1, 1 };
     for (int32_t axis = x->rank - 1; axis >= 0; axis--) {
         const int64_t index = i % x->dims[axis];
         i /= x->dims[axis];
@@ -67,7 +67,7 @@ static int64_t winner_of(const rg_reduce_desc *d, const rg_ref_tensor *x, int64_
 {
     int64_t winner = -1;
     for (int64_t i = 0; i < count_of(x); i++) {
-        if (place_of(d, x, i).output == o && (winner < 0 || wins(d, x->data[i], x->data[winner])))
+        if (member_of(d, x, i).output == o && (winner < 0 || wins(d, x->data[i], x->data[winner])))
             winner = i;
     }
     return winner;
@@ -82,7 +82,7 @@ void rg_reduce_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_ten
         for (int64_t o = 0; o < outputs; o++)
             y->data[o] = 0;
         for (int64_t i = 0; i < count_of(x); i++)
-            y->data[place_of(d, x, i).output] += x->data[i];
+            y->data[member_of(d, x, i).output] += x->data[i];
         for (int64_t o = 0; o < outputs; o++)
             y->data[o] = d->weight * y->data[o] / divisor;
         return;
@@ -90,7 +90,7 @@ void rg_reduce_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_ten
     for (int64_t o = 0; o < outputs; o++) {
         const int64_t winner = winner_of(d, x, o);
         const bool number = d->kind == RG_REDUCE_ARG_MIN || d->kind == RG_REDUCE_ARG_MAX;
-        y->data[o] = number ? (double)place_of(d, x, winner).number : x->data[winner];
+        y->data[o] = number ? (double)member_of(d, x, winner).number : x->data[winner];
     }
 }
 
@@ -102,7 +102,7 @@ void rg_reduce_ref_gradient(const void *desc, const rg_ref_tensor dy[], const rg
     const double divisor = d->kind == RG_REDUCE_MEAN ? (double)length_of(d, x) : 1;
     const bool is_sum = d->kind == RG_REDUCE_SUM || d->kind == RG_REDUCE_MEAN;
     for (int64_t i = 0; i < count_of(x); i++)
-        dx->data[i] = is_sum ? d->weight * dy->data[place_of(d, x, i).output] / divisor : 0;
+        dx->data[i] = is_sum ? d->weight * dy->data[member_of(d, x, i).output] / divisor : 0;
     for (int64_t o = 0; o < count_of(dy) && !is_sum; o++)
         dx->data[winner_of(d, x, o)] = dy->data[o];
 }

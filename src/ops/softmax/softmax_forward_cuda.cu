@@ -30,7 +30,7 @@ static __global__ void __launch_bounds__(256)
     forward_short(const __grid_constant__ rg_softmax_args k, const softmax_plan plan)
 {
     enum { V = VLEN<T> };
-    const short_place p = find_short<T, ROWS>(k.shape, plan);
+    const short_rows p = find_short<T, ROWS>(k.shape, plan);
     uint4 held[ROWS][1];
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
@@ -66,7 +66,7 @@ static __global__ void __launch_bounds__(INNER > 0 ? 256 : 1024)
 {
     extern __shared__ uint4 shared[];
     __shared__ real<T> partial[2][32];
-    const tile_place p = find_tile<INNER>(k.shape, plan);
+    const row_tile p = find_tile<INNER>(k.shape, plan);
     element<T> *const tile = load_tile<T>(at<T>(k.x, p.start), p, (char *)shared);
     await_copies();
     __syncthreads();
@@ -113,7 +113,7 @@ static __global__ void __launch_bounds__(HOLD && !ROWS ? 512 : 1024,
     extern __shared__ uint4 shared[];
     uint4 *const held = shared + threadIdx.x;
     real<T> *const partial = (real<T> *)(shared + (HOLD ? SLOTS * blockDim.x : 0));
-    const group_place p = find_group<T, ROWS, HOLD>(k.shape, plan, 2);
+    const group_slots p = find_group<T, ROWS, HOLD>(k.shape, plan, 2);
     real<T> x[V], max[SUMS], sum[SUMS];
     double total[SUMS];
 #pragma unroll

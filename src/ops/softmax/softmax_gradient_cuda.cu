@@ -40,7 +40,7 @@ static __global__ void __launch_bounds__(256)
     gradient_short(const __grid_constant__ rg_softmax_gradient_args k, const softmax_plan plan)
 {
     enum { V = VLEN<T>, HELD = SHORT / ROWS };
-    const short_place p = find_short<T, ROWS>(k.shape, plan);
+    const short_rows p = find_short<T, ROWS>(k.shape, plan);
     uint4 dys[ROWS][HELD], ys[ROWS][HELD];
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
@@ -125,7 +125,7 @@ static __global__ void __launch_bounds__(INNER > 0 ? 256 : 1024)
     extern __shared__ uint4 shared[];
     __shared__ real<T> partial[32];
     enum { N = BOTH ? ELEMENTS : 2 * ELEMENTS }; /* loads from memory want to be many */
-    const tile_place p = find_tile<INNER>(k.shape, plan);
+    const row_tile p = find_tile<INNER>(k.shape, plan);
     const int length = (int)k.shape.length;
     char *const second = (char *)shared + tile_bytes<T>(k.shape.length * p.step * plan.passes);
     const element<T> *dys = (const element<T> *)at<T>(k.dy, p.start);
@@ -163,7 +163,7 @@ static __global__ void __launch_bounds__(1024)
     extern __shared__ uint4 shared[];
     uint4 *const held = shared + threadIdx.x, ys[HOLD ? SLOTS : 1];
     real<T> *const partial = (real<T> *)(shared + (HOLD ? SLOTS * blockDim.x : 0));
-    const group_place p = find_group<T, ROWS, HOLD>(k.shape, plan, 3);
+    const group_slots p = find_group<T, ROWS, HOLD>(k.shape, plan, 3);
     const int64_t mine = p.slots > p.first ? (p.slots - 1 - p.first) / p.step : -1; /* the last */
     real<T> dy[V], y[V], sum[SUMS];
     double total[SUMS];

@@ -50,18 +50,18 @@ typedef struct softmax_plan {
 } softmax_plan;
 
 /* The group of a thread, or its vector of groups. */
-typedef struct group_place {
+typedef struct group_slots {
     int64_t slots;   /* 0 outside of the tensor */
     int first, step; /* of the thread's slots */
     int elements;    /* elements of a slot that are there */
     int64_t base[RG_SOFTMAX_TENSORS];
-} group_place;
+} group_slots;
 
 template <rg_dtype T, bool ROWS, bool HOLD>
-static __device__ __forceinline__ group_place find_group(const rg_softmax_shape &shape,
+static __device__ __forceinline__ group_slots find_group(const rg_softmax_shape &shape,
                                                          const softmax_plan &plan, int tensors)
 {
-    group_place p;
+    group_slots p;
     const int side = (int)threadIdx.x & (plan.inner - 1), rest = (int)threadIdx.x >> plan.shift;
     const int outer = (int)blockDim.x >> plan.shift;
     int64_t index, column = 0;
@@ -105,7 +105,7 @@ static __device__ __forceinline__ int64_t slot_offset(const rg_softmax_shape &sh
 
 template <rg_dtype T, bool ROWS>
 static __device__ __forceinline__ void load_slot(const rg_softmax_shape &shape, int t,
-                                                 const void *data, const group_place &p,
+                                                 const void *data, const group_slots &p,
                                                  int64_t slot, bool wide, real<T> x[VLEN<T>])
 {
     const char *group = at<T>(data, p.base[t]);
@@ -121,7 +121,7 @@ static __device__ __forceinline__ void load_slot(const rg_softmax_shape &shape, 
 
 template <rg_dtype T, bool ROWS>
 static __device__ __forceinline__ void store_slot(const rg_softmax_shape &shape, int t, void *data,
-                                                  const group_place &p, int64_t slot, bool wide,
+                                                  const group_slots &p, int64_t slot, bool wide,
                                                   const real<T> x[VLEN<T>])
 {
     char *group = at<T>(data, p.base[t]);
@@ -140,7 +140,7 @@ static __device__ __forceinline__ void store_slot(const rg_softmax_shape &shape,
 /* A slot that is held, or read. */
 template <rg_dtype T, bool ROWS, bool HOLD>
 static __device__ __forceinline__ void
-take_slot(const rg_softmax_shape &shape, int t, const void *data, const group_place &p,
+take_slot(const rg_softmax_shape &shape, int t, const void *data, const group_slots &p,
           int64_t slot, bool wide, const uint4 &held, real<T> x[VLEN<T>])
 {
     if (HOLD)
@@ -153,7 +153,7 @@ take_slot(const rg_softmax_shape &shape, int t, const void *data, const group_pl
  * every thread next to each other. */
 template <rg_dtype T, bool ROWS>
 static __device__ __forceinline__ void hold_slots(const rg_softmax_shape &shape, int t,
-                                                  const void *data, const group_place &p,
+                                                  const void *data, const group_slots &p,
                                                   uint4 *held)
 {
     const char *group = at<T>(data, p.base[t]);
@@ -198,17 +198,17 @@ static __device__ __forceinline__ void reduce_group(real<T> value[], const softm
 
 /* ---- short rows ---- */
 
-typedef struct short_place {
+typedef struct short_rows {
     int inner, thread, vectors; /* threads of a row, which of them this is; vectors of a row */
     int64_t first;              /* row of the thread */
     int step;                   /* to its next row */
-} short_place;
+} short_rows;
 
 template <rg_dtype T, int ROWS>
-static __device__ __forceinline__ short_place find_short(const rg_softmax_shape &shape,
-                                                         const softmax_plan &plan)
+static __device__ __forceinline__ short_rows find_short(const rg_softmax_shape &shape,
+                                                        const softmax_plan &plan)
 {
-    short_place p;
+    short_rows p;
     p.inner = plan.inner;
     p.thread = (int)threadIdx.x & (plan.inner - 1);
     p.vectors = (int)shape.length / VLEN<T>;
@@ -219,7 +219,7 @@ static __device__ __forceinline__ short_place find_short(const rg_softmax_shape 
 
 template <rg_dtype T, int HELD>
 static __device__ __forceinline__ void load_short(const rg_softmax_shape &shape, int t,
-                                                  const void *data, const short_place &p, int r,
+                                                  const void *data, const short_rows &p, int r,
                                                   uint4 held[HELD])
 {
     const int64_t row = p.first + r * p.step;
@@ -234,7 +234,7 @@ static __device__ __forceinline__ void load_short(const rg_softmax_shape &shape,
 
 template <rg_dtype T>
 static __device__ __forceinline__ void store_short(const rg_softmax_shape &shape, int t, void *data,
-                                                   const short_place &p, int r, int i,
+                                                   const short_rows &p, int r, int i,
                                                    const real<T> x[VLEN<T>])
 {
     const int64_t row = p.first + r * p.step;
@@ -247,19 +247,19 @@ static __device__ __forceinline__ void store_short(const rg_softmax_shape &shape
 /* ---- tiles: rows of odd length, as one range of memory in shared memory ---- */
 
 /* The rows of a tile, which a block shares. */
-typedef struct tile_place {
+typedef struct row_tile {
     int64_t start;     /* in memory, in elements */
     int rows, count;   /* of this tile: rows, elements */
     int inner, thread; /* threads of a row, and which of them this is */
     int first, step;   /* of the thread's rows in the tile */
-} tile_place;
+} row_tile;
 
 /* INNER: threads of a row; 0 where only the plan knows. */
 template <int INNER>
-static __device__ __forceinline__ tile_place find_tile(const rg_softmax_shape &shape,
-                                                       const softmax_plan &plan)
+static __device__ __forceinline__ row_tile find_tile(const rg_softmax_shape &shape,
+                                                     const softmax_plan &plan)
 {
-    tile_place p;
+    row_tile p;
     p.inner = INNER > 0 ? INNER : plan.inner;
     p.thread = (int)threadIdx.x & (p.inner - 1);
     p.first = (int)threadIdx.x >> plan.shift;
@@ -278,7 +278,7 @@ typedef struct range {
 } range;
 
 template <rg_dtype T>
-static __device__ __forceinline__ range range_of(const void *start, const tile_place &p)
+static __device__ __forceinline__ range range_of(const void *start, const row_tile &p)
 {
     range r;
     const int phase = (int)((uintptr_t)start % 16) / (int)sizeof(element<T>);
@@ -293,7 +293,7 @@ static __device__ __forceinline__ range range_of(const void *start, const tile_p
 /* Brings a range into shared memory, as far from 16-byte borders as it is in memory; complete
  * after await_copies() and a barrier. */
 template <rg_dtype T>
-static __device__ __forceinline__ element<T> *load_tile(const void *data, const tile_place &p,
+static __device__ __forceinline__ element<T> *load_tile(const void *data, const row_tile &p,
                                                         char *shared)
 {
     const element<T> *from = (const element<T> *)data;
@@ -308,7 +308,7 @@ static __device__ __forceinline__ element<T> *load_tile(const void *data, const 
 }
 
 template <rg_dtype T>
-static __device__ __forceinline__ void store_tile(void *data, const tile_place &p,
+static __device__ __forceinline__ void store_tile(void *data, const row_tile &p,
                                                   const element<T> *tile, bool stream)
 {
     element<T> *to = (element<T> *)data;

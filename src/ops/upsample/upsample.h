@@ -13,7 +13,7 @@ enum { RG_UPSAMPLE_FORWARD, RG_UPSAMPLE_GRADIENT, RG_UPSAMPLE_KERNELS };
  * in the order of rg_upsample_round. */
 enum { RG_TAP_LINEAR, RG_TAP_FLOOR, RG_TAP_CEIL, RG_TAP_PREFER_FLOOR, RG_TAP_PREFER_CEIL };
 
-/* One axis: output o looks at place u = (o + half) num / den - half. */
+/* One axis: output o reads position u = (o + half) num / den - half. */
 typedef struct rg_upsample_axis {
     int64_t in, out;
     double num, den, half;

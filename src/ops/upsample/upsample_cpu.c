@@ -225,7 +225,7 @@ static void find_looks(looks *l, const rg_upsample_axis *axis, int64_t first, in
     int64_t begin = 0, pixel = first;
     int used = l->weights[0] = 0;
     for (; pixel < first + least(count, PIXELS); pixel++) {
-        const int64_t place = pixel - first;
+        const int64_t slot = pixel - first;
         while (begin < o.count && o.second[begin] < pixel)
             begin++;
         int64_t end = begin;
@@ -234,9 +234,9 @@ static void find_looks(looks *l, const rg_upsample_axis *axis, int64_t first, in
         const bool is_cut = o.begin + end < axis->out && (end == o.count || used == WEIGHTS);
         if (is_cut && pixel > first)
             break;
-        l->weights[place + 1] = used;
-        l->begin[place] = o.begin + begin;
-        l->end[place] = is_cut ? rg_upsample_find(axis, pixel + 1, true) : o.begin + end;
+        l->weights[slot + 1] = used;
+        l->begin[slot] = o.begin + begin;
+        l->end[slot] = is_cut ? rg_upsample_find(axis, pixel + 1, true) : o.begin + end;
     }
     l->axis = axis;
     l->first = first;
@@ -251,14 +251,14 @@ typedef struct window {
     int64_t pixel, begin, end;
 } window;
 
-RG_INLINE window window_of(const looks *l, int64_t place)
+RG_INLINE window window_of(const looks *l, int64_t slot)
 {
     return (window){ l->axis,
-                     l->weight + l->weights[place],
-                     l->weights[place + 1] - l->weights[place],
-                     l->first + place,
-                     l->begin[place],
-                     l->end[place] };
+                     l->weight + l->weights[slot],
+                     l->weights[slot + 1] - l->weights[slot],
+                     l->first + slot,
+                     l->begin[slot],
+                     l->end[slot] };
 }
 
 RG_INLINE real weight_of(const window *w, int64_t i)

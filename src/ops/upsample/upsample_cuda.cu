@@ -72,7 +72,7 @@ static __device__ __forceinline__ void load_row(const char *left, int64_t right,
 /* Two rows of x are kept: the next row of y mostly lies between the same, or the next two. */
 template <rg_dtype T, bool WIDE>
 static __device__ __forceinline__ void
-forward_column(const rg_upsample_args &k, const image_place &p, int64_t from_row,
+forward_column(const rg_upsample_args &k, const image_index &p, int64_t from_row,
                int64_t from_column, const tap<T> &x, const tap<T> rows[ROWS])
 {
     enum { V = LANES<T, WIDE> };
@@ -116,7 +116,7 @@ static __global__ void __launch_bounds__(THREADS)
     __shared__ tap<T> rows[ROWS], columns[THREADS];
     __shared__ int64_t ends[2], from[2]; /* columns of the first thread and of the last */
     for (int64_t b = blockIdx.x; b < cut.blocks; b += gridDim.x) {
-        const image_place p = find_place<T, WIDE>(cut, b, k.axes[0].out, k.axes[1].out);
+        const image_index p = image_index_of<T, WIDE>(cut, b, k.axes[0].out, k.axes[1].out);
         __syncthreads();
         if (threadIdx.x == 0 || threadIdx.x == THREADS - 1)
             ends[threadIdx.x > 0] = p.column < k.axes[1].out ? p.column : k.axes[1].out - 1;
@@ -276,7 +276,7 @@ static __global__ void __launch_bounds__(THREADS)
     __shared__ int64_t lines[2]; /* rows of dy that look at the rows of the block */
     const int64_t *const s = k.strides[0], *const t = k.strides[1];
     for (int64_t b = blockIdx.x; b < cut.blocks; b += gridDim.x) {
-        const image_place p = find_place<T, WIDE>(cut, b, k.axes[0].in, k.axes[1].in);
+        const image_index p = image_index_of<T, WIDE>(cut, b, k.axes[0].in, k.axes[1].in);
         __syncthreads();
         if (threadIdx.x == 0 || threadIdx.x == THREADS - 1)
             ends[threadIdx.x > 0] = p.column < k.axes[1].in ? p.column : k.axes[1].in - 1;
@@ -329,7 +329,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     const int64_t *const s = k.strides[0], *const t = k.strides[1];
     for (int64_t b = blockIdx.x; b < cut.blocks; b += gridDim.x) {
-        const image_place p = find_place<T, false>(cut, b, k.axes[0].in, k.axes[1].in);
+        const image_index p = image_index_of<T, false>(cut, b, k.axes[0].in, k.axes[1].in);
         if (!p.used)
             continue;
         const int64_t begin = rg_upsample_find(&k.axes[1], p.column, false);

@@ -8,7 +8,7 @@
 #include <math.h>
 
 /* Where output `o` of axis `a` looks. */
-static double place(const rg_upsample_desc *d, int a, int64_t o, int64_t in, int64_t out)
+static double source_of(const rg_upsample_desc *d, int a, int64_t o, int64_t in, int64_t out)
 {
     const bool by_size = d->output[a] > 0;
     double u = 0;
@@ -31,7 +31,7 @@ static double place(const rg_upsample_desc *d, int a, int64_t o, int64_t in, int
 static double weight(const rg_upsample_desc *d, int a, int64_t o, int64_t i, int64_t in,
                      int64_t out)
 {
-    const double u = place(d, a, o, in, out);
+    const double u = source_of(d, a, o, in, out);
     if (d->kind == RG_UPSAMPLE_BILINEAR)
         return fmax(0, 1 - fabs(u - (double)i));
     const double nearest = d->round == RG_UPSAMPLE_FLOOR          ? floor(u)

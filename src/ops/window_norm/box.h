@@ -85,9 +85,9 @@ static inline int64_t rg_box_reals(const rg_box_lines *l, int kinds, bool gradie
 }
 
 /* On a GPU, where a sum goes by blocks: one channel of an image with zeros around its rows, prefix
- * sums, sums of rows with zeros around columns, and what goes to dx at the same place; reals. */
+ * sums, sums of rows with zeros around columns, and what goes to the same element of dx; reals. */
 typedef struct rg_box_plane {
-    int64_t across, down; /* places of a row, and of a column */
+    int64_t across, down; /* positions of a row, and of a column */
     int64_t values, prefix, sums, kept;
 } rg_box_plane;
 

@@ -36,17 +36,17 @@ struct five_cut {
 };
 
 /* What a thread has to do. */
-struct five_place {
+struct five_column {
     int64_t image, channel;
     int column, first, last; /* column; rows of the band */
     int at;                  /* where its values stand in a line */
     bool lined, used, writes;
 };
 
-static __device__ __forceinline__ five_place find_five(const rg_box_shape &s, const five_cut &cut,
-                                                       int lanes)
+static __device__ __forceinline__ five_column find_five(const rg_box_shape &s, const five_cut &cut,
+                                                        int lanes)
 {
-    five_place p;
+    five_column p;
     const int64_t block = blockIdx.x, rest = divide(block, cut.groups);
     const int64_t more = divide(rest, cut.tiles), tile = rest - more * cut.tiles;
     p.image = divide(more, cut.bands);
@@ -163,7 +163,7 @@ static __device__ __forceinline__ void moments_five(const REAL v[V], REAL sum[2]
 
 /* Lines of values in shared memory: two of each kind, used alternately. */
 template <int V, int KINDS, class REAL>
-static __device__ __forceinline__ void put_line(REAL *line, int size, const five_place &p,
+static __device__ __forceinline__ void put_line(REAL *line, int size, const five_column &p,
                                                 const REAL value[KINDS][V])
 {
 #pragma unroll
@@ -176,7 +176,7 @@ static __device__ __forceinline__ void put_line(REAL *line, int size, const five
 /* Over five columns: of values of one kind, or of three. */
 template <int V, int KINDS, bool MIRRORED, int GIVEN, class REAL>
 static __device__ __forceinline__ void sum_lines(const REAL *line, int size, int across,
-                                                 const five_place &p, const REAL value[GIVEN][V],
+                                                 const five_column &p, const REAL value[GIVEN][V],
                                                  REAL sum[KINDS == 1 ? 1 : 2][V])
 {
     if (!p.lined)
@@ -234,7 +234,7 @@ static __global__ void __launch_bounds__(FIVE_THREADS, 2)
     /* rows ahead of the one that is summed; those of dy are two after it */
     enum { AHEAD = GRADIENT ? 2 : 5 };
     extern __shared__ __align__(16) char memory[];
-    const five_place p = find_five(s, cut, V);
+    const five_column p = find_five(s, cut, V);
     const int threads = (int)blockDim.x, size = (cut.columns + 4) * cut.across;
     const int lines = size * V, all_lines = (GRADIENT ? 1 + KINDS : 1) * lines; /* reals */
     char *const xs = memory + threadIdx.x * BYTES;

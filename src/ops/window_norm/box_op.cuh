@@ -13,7 +13,7 @@
  *
  *      fill(x)                    the value that is summed
  *      result(k, x, sum)          y
- *      middle(k, dy, x, sum, to)  what goes to dx at the same place; values that are summed
+ *      middle(k, dy, x, sum, to)  what goes to the same element of dx; values that are summed
  *      finish(k, x, direct, sum)  dx
  *
  * with the sums and values that boxes_cpu.h names. to[0] is x before middle is called. */

@@ -28,18 +28,19 @@ struct box_tile {
 };
 
 /* What a block has to do. */
-struct box_place {
+struct box_origin {
     int64_t image, row, column, channel; /* of the first pixel of the tile */
 };
 
-static __device__ __forceinline__ box_place place_of(const box_tile &tile, int64_t block, int lanes)
+static __device__ __forceinline__ box_origin box_origin_of(const box_tile &tile, int64_t block,
+                                                           int lanes)
 {
     const int64_t group = block % tile.groups, rest = block / tile.groups;
     const int64_t across = rest % tile.across, down = rest / tile.across;
     return { down / tile.down, down % tile.down * tile.rows, across * tile.columns, group * lanes };
 }
 
-static __device__ __forceinline__ int64_t pixel_at(const int64_t step[4], const box_place &p,
+static __device__ __forceinline__ int64_t pixel_at(const int64_t step[4], const box_origin &p,
                                                    int64_t row, int64_t column)
 {
     return p.image * step[0] + row * step[1] + column * step[2] + p.channel * step[3];
@@ -107,7 +108,7 @@ static __device__ __forceinline__ void sum_lanes(const REAL *from, int size, int
 /* Values around the tile into shared memory, 0 outside of the image. */
 template <rg_dtype T, class OP, bool WIDE>
 static __device__ __forceinline__ void load_tile(const rg_box_shape &s, const box_data &d,
-                                                 const box_tile &tile, const box_place &p,
+                                                 const box_tile &tile, const box_origin &p,
                                                  int64_t row, int64_t column, real<T> *values)
 {
     enum { V = LANES<T, WIDE> };
@@ -147,7 +148,7 @@ static __device__ __forceinline__ void sum_tile_columns(const rg_box_shape &s, c
 template <rg_dtype T, class OP, bool WIDE>
 static __device__ __forceinline__ void
 middle_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTANTS &constants,
-            const box_tile &tile, const box_place &p, int64_t row, int64_t column,
+            const box_tile &tile, const box_origin &p, int64_t row, int64_t column,
             const real<T> *sums, real<T> *values, real<T> *kept)
 {
     enum { V = LANES<T, WIDE>, KINDS = OP::KINDS };
@@ -187,7 +188,7 @@ middle_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTAN
 template <rg_dtype T, class OP, bool WIDE, bool GRADIENT>
 static __device__ __forceinline__ void
 finish_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTANTS &constants,
-            const box_tile &tile, const box_place &p, const real<T> *sums, const real<T> *kept)
+            const box_tile &tile, const box_origin &p, const real<T> *sums, const real<T> *kept)
 {
     enum { V = LANES<T, WIDE>, KINDS = OP::KINDS };
     const int centre = (int)(GRADIENT ? s.row.after : s.row.before);
@@ -228,7 +229,7 @@ static __global__ void __launch_bounds__(BOX_THREADS)
     real<T> *const values = (real<T> *)memory, *const sums = values + KINDS * tile.values * V;
     real<T> *const kept = sums + KINDS * tile.sums * V;
     for (int64_t block = blockIdx.x; block < tile.blocks; block += gridDim.x) {
-        const box_place p = place_of(tile, block, V);
+        const box_origin p = box_origin_of(tile, block, V);
         const int64_t row = GRADIENT ? p.row - s.row.after : p.row; /* of the middle */
         const int64_t column = GRADIENT ? p.column - s.column.after : p.column;
         load_tile<T, OP, WIDE>(s, d, tile, p, row - s.row.before, column - s.column.before, values);
@@ -256,7 +257,7 @@ static __global__ void __launch_bounds__(BOX_THREADS)
 template <rg_dtype T, int KINDS, bool MIRRORED>
 static __device__ __forceinline__ void
 sum_plane_columns(const rg_box_shape &s, const box_data &d, const rg_box_plane &plane,
-                  const box_place &p, real<T> *values, real<T> *prefix, real<T> *sums)
+                  const box_origin &p, real<T> *values, real<T> *prefix, real<T> *sums)
 {
     const int64_t width = s.column.width, columns = s.column.size, all = s.row.size * plane.across;
     const int64_t each = plane.down * columns, first = MIRRORED ? s.row.after : s.row.before;
@@ -317,7 +318,7 @@ sum_plane_rows(const rg_box_shape &s, const rg_box_plane &plane, const REAL *sum
 
 template <rg_dtype T, class OP>
 static __device__ __forceinline__ void load_plane(const rg_box_shape &s, const box_data &d,
-                                                  const rg_box_plane &plane, const box_place &p,
+                                                  const rg_box_plane &plane, const box_origin &p,
                                                   real<T> *values)
 {
     const int64_t all = s.row.size * plane.across;
@@ -337,7 +338,7 @@ static __device__ __forceinline__ void load_plane(const rg_box_shape &s, const b
 template <rg_dtype T, class OP>
 static __device__ __forceinline__ void
 middle_plane(const rg_box_shape &s, const box_data &d, const typename OP::CONSTANTS &constants,
-             const rg_box_plane &plane, const box_place &p, const real<T> *sums,
+             const rg_box_plane &plane, const box_origin &p, const real<T> *sums,
              const real<T> *prefix, real<T> *values, real<T> *kept)
 {
     enum { KINDS = OP::KINDS };
@@ -363,7 +364,7 @@ middle_plane(const rg_box_shape &s, const box_data &d, const typename OP::CONSTA
 template <rg_dtype T, class OP, bool GRADIENT>
 static __device__ __forceinline__ void
 finish_plane(const rg_box_shape &s, const box_data &d, const typename OP::CONSTANTS &constants,
-             const rg_box_plane &plane, const box_place &p, const real<T> *sums,
+             const rg_box_plane &plane, const box_origin &p, const real<T> *sums,
              const real<T> *prefix, const real<T> *kept)
 {
     for (int64_t i = threadIdx.x; i < s.row.size * s.column.size; i += blockDim.x) {
@@ -392,7 +393,7 @@ static __global__ void __launch_bounds__(BOX_THREADS)
     real<T> *const prefix = values + plane.values, *const sums = prefix + plane.prefix;
     real<T> *const kept = sums + plane.sums;
     for (int64_t i = blockIdx.x; i < s.images * s.channels; i += gridDim.x) {
-        const box_place p = { i / s.channels, 0, 0, i % s.channels };
+        const box_origin p = { i / s.channels, 0, 0, i % s.channels };
         load_plane<T, OP>(s, d, plane, p, values);
         sum_plane_columns<T, KINDS, false>(s, d, plane, p, values, prefix, sums);
         if constexpr (GRADIENT) {

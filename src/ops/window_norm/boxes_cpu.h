@@ -11,7 +11,7 @@
 #include "ops/window_norm/moments_cpu.h"
 
 /* What an op does with a vector. fill gives the value that is summed; result makes y from x and the
- * sums; middle does so for the gradient: it returns what goes to dx at the same place and gives
+ * sums; middle does so for the gradient: it returns what goes to the same element of dx and gives
  * values to be summed over the mirrored window; finish joins both.
  *
  * An op with one kind of values has the sums in sum[0], and gives to[0]. One with MOMENT_KINDS has
@@ -43,7 +43,7 @@ typedef struct box_segment {
     char *out;
     const real *sum; /* over the windows, kind after kind */
     real *line;      /* what is summed over windows */
-    real *kept;      /* gradient: what goes to dx at the same place */
+    real *kept;      /* gradient: what goes to the same element of dx */
     int64_t count;
     int64_t step[RG_BOX_TENSORS];
     bool dense, add, stream;

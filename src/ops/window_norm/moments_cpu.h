@@ -2,8 +2,8 @@
 /* Copyright The retrograde authors */
 /* Means and variances over sliding windows, without the small difference of two large numbers.
  *
- * A line has three values at each place, one kind after the other: v, a value from which others are
- * counted, and two numbers about it. There are two rules to join lines, both about the v of the
+ * A line has three values at each position, one kind after the other: v, a value from which others
+ * are counted, and two numbers about it. There are two rules to join lines, both about the v of the
  * line in the centre of the window, or of another one in it, so that what all values of a window
  * have in common is not seen:
  *

@@ -4,12 +4,12 @@
  * valid C and valid CUDA.
  *
  * The line is thought to go on with zeros at both ends: `before` of them, its `size` values,
- * `after` more, places 0 to size + width - 2. The window of position i is places i to i + width -
- * 1, and its sum is
+ * `after` more, positions 0 to size + width - 2. The window of position i is positions i to i +
+ * width - 1, and its sum is
  *
  *      up to RG_SPAN_DIRECT wide   pairs of its values added one after the other: (a + b) + (c + d)
  *                                  + e
- *      wider                       a suffix sum plus a prefix sum of blocks: places are cut into
+ *      wider                       a suffix sum plus a prefix sum of blocks: positions are cut into
  *                                  blocks of `width`, so a window is the end of one and the
  *                                  beginning of the next, or a whole one, which is a prefix
  *

@@ -161,8 +161,7 @@ typedef struct window_chain {
 } window_chain;
 
 /* Place `t` comes into the ring; the sum is made where `wanted`. */
-RG_INLINE void chain_place(window_chain *c, const void *job, chain_step *fill, int64_t t,
-                           bool wanted)
+RG_INLINE void push_line(window_chain *c, const void *job, chain_step *fill, int64_t t, bool wanted)
 {
     const int64_t position = t - c->span.before;
     real *const sum = wanted ? c->sum : NULL;
@@ -178,7 +177,7 @@ RG_INLINE void chain_forward(window_chain *c, const void *job, chain_step *fill,
 {
     const int64_t extent = c->span.width - 1;
     for (int64_t t = c->begin; t < c->end + extent; t++) {
-        chain_place(c, job, fill, t, t - extent >= c->begin);
+        push_line(c, job, fill, t, t - extent >= c->begin);
         if (t - extent >= c->begin)
             finish(job, t - extent, c->sum, NULL);
     }
@@ -188,7 +187,7 @@ RG_INLINE void chain_gradient(window_chain *c, const void *job, chain_step *fill
                               chain_step *middle, chain_step *finish)
 {
     const int64_t extent = c->span.width - 1, after = c->span.after;
-    int64_t from = c->begin > after ? c->begin - after : 0; /* the first place that is needed */
+    int64_t from = c->begin > after ? c->begin - after : 0; /* the first position that is needed */
     for (int64_t t = c->begin; t < c->end + extent; t++) {
         const int64_t position = t - after, i = t - extent;
         real *const sum = i >= c->begin ? c->sum : NULL;
@@ -196,7 +195,7 @@ RG_INLINE void chain_gradient(window_chain *c, const void *job, chain_step *fill
             ring_add_zeros(&c->second, c->second_rule, sum);
         } else {
             for (; from <= position + extent; from++)
-                chain_place(c, job, fill, from, from == position + extent);
+                push_line(c, job, fill, from, from == position + extent);
             middle(job, position, c->sum, ring_next(&c->second));
             c->second_rule(&c->second, sum);
         }

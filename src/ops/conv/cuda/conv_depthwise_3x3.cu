@@ -84,7 +84,7 @@ static __device__ __forceinline__ void add_row(int phase, const real<T> x[COLUMN
 }
 
 /* The position of a thread, and which of its columns of the source exist. */
-template <rg_dtype T> struct place_3x3 {
+template <rg_dtype T> struct index_3x3 {
     const element<T> *from; /* the row that is loaded next, at the first of its columns */
     int64_t image;
     int32_t row, column, c, inside;
@@ -92,9 +92,9 @@ template <rg_dtype T> struct place_3x3 {
 
 /* Thread n, of column group `group`, at row `first`. */
 template <rg_dtype T, int V>
-static __device__ __forceinline__ void find_place(place_3x3<T> &p, const depthwise_args &k,
-                                                  const grid_3x3 &g, const int64_t *step, int32_t n,
-                                                  int32_t group, int32_t image, int32_t first)
+static __device__ __forceinline__ void
+image_index_of(index_3x3<T> &p, const depthwise_args &k, const grid_3x3 &g, const int64_t *step,
+               int32_t n, int32_t group, int32_t image, int32_t first)
 {
     enum { C = COLUMNS_3X3<T>, WIDE = C + 2 };
     p.image = image;
@@ -112,7 +112,7 @@ static __device__ __forceinline__ void find_place(place_3x3<T> &p, const depthwi
 /* Result (i, j), with the epilogue. */
 template <rg_dtype T, int V, bool DATA>
 static __device__ __forceinline__ void end_3x3(const depthwise_args &k, bool plain,
-                                               const place_3x3<T> &p, int32_t i, int32_t j,
+                                               const index_3x3<T> &p, int32_t i, int32_t j,
                                                real<T> sum[V])
 {
     const int64_t *const step = DATA ? k.shape.x : k.shape.y;
@@ -129,7 +129,7 @@ static __device__ __forceinline__ bool meets_border(const grid_3x3 &g, int32_t i
 /* Recomputes the results of a thread at the border, where one of them was not finite. */
 template <rg_dtype T, int V, bool DATA>
 static __device__ __noinline__ void resum_3x3(const depthwise_args &k, const grid_3x3 &g,
-                                              const place_3x3<T> &p, int32_t first, int32_t end)
+                                              const index_3x3<T> &p, int32_t first, int32_t end)
 {
     enum { C = COLUMNS_3X3<T>, WHOLE = (1 << (C + 2)) - 1 };
     for (int32_t i = first; i < end; i++) {
@@ -148,7 +148,7 @@ static __device__ __noinline__ void resum_3x3(const depthwise_args &k, const gri
  * `bad`: a result at the border is not finite. */
 template <rg_dtype T, int V, bool DATA, bool PLAIN>
 static __device__ __forceinline__ void store_3x3(const depthwise_args &k, const grid_3x3 &g,
-                                                 const place_3x3<T> &p, int32_t i,
+                                                 const index_3x3<T> &p, int32_t i,
                                                  real<T> sum[COLUMNS_3X3<T>][V], bool &bad)
 {
     enum { C = COLUMNS_3X3<T>, WHOLE = (1 << (C + 2)) - 1 };
@@ -197,8 +197,8 @@ static __global__ void __launch_bounds__(THREADS_3X3, 4)
     const int32_t n = block * THREADS_3X3 + threadIdx.x, group = n / g.vectors;
     const int32_t image = strip / g.strips, first = (strip - image * g.strips) * g.span;
     const int32_t end = first + g.span < g.rows ? first + g.span : g.rows;
-    place_3x3<T> p = {};
-    find_place<T, V>(p, k, g, step, n, group, image, first);
+    index_3x3<T> p = {};
+    image_index_of<T, V>(p, k, g, step, n, group, image, first);
     rows ahead(shared_3x3 + WEIGHT_BYTES_3X3<T, V>);
     const auto load_row = [&](int stage, bool wanted) {
         const bool there = wanted && p.row >= 0 && p.row < g.sources && p.column < g.columns;
@@ -237,7 +237,7 @@ static __global__ void __launch_bounds__(THREADS_3X3, 4)
     }
     ahead.drop();
     if (bad) {
-        const place_3x3<T> target = p; /* so that p itself stays in registers */
+        const index_3x3<T> target = p; /* so that p itself stays in registers */
         resum_3x3<T, V, DATA>(k, g, target, first, end);
     }
 }

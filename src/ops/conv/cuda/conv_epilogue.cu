@@ -175,14 +175,14 @@ struct resum_tensors {
 };
 
 /* Where a thread of resum_border looks. */
-struct resum_place {
+struct resum_index {
     int64_t image, row, column, channel;
 };
 
 /* Channels of a pixel that are not finite, V of them. */
 template <rg_dtype T, int V>
 static __device__ __noinline__ void resum_channels(const rg_conv_shape &s, const resum_tensors &t,
-                                                   int64_t at, const resum_place &p)
+                                                   int64_t at, const resum_index &p)
 {
     for (int e = 0; e < V; e++) {
         if (isfinite(load<T>(t.to, at + e)))
@@ -226,7 +226,7 @@ static __global__ void __launch_bounds__(THREADS)
     const Index i = (Index)blockIdx.x * THREADS + threadIdx.x, pixel = i / across;
     if (i >= count)
         return;
-    resum_place p = { pixel / each, 0, 0, (i - pixel * across) * V };
+    resum_index p = { pixel / each, 0, 0, (i - pixel * across) * V };
     border_at(b, pixel - (Index)p.image * each, p.row, p.column);
     const int64_t at = ((p.image * b.rows + p.row) * b.columns + p.column) * b.channels + p.channel;
     if (not_finite<T, V>((const element<T> *)t.to + at))
@@ -242,7 +242,7 @@ static __device__ __noinline__ void resum_results(const rg_conv_shape &s, const 
     const int64_t count = s.images * each * width;
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
         const int64_t pixel = i / width;
-        resum_place p = { pixel / each, 0, 0, channel + i - pixel * width };
+        resum_index p = { pixel / each, 0, 0, channel + i - pixel * width };
         border_at(b, pixel - p.image * each, p.row, p.column);
         resum_channels<T, 1>(
             s, t, ((p.image * b.rows + p.row) * b.columns + p.column) * b.channels + p.channel, p);

@@ -82,7 +82,7 @@ static __device__ __forceinline__ bool store_eight(const rg_conv_args &k, int64_
 }
 
 /* The windows of a warp: of two blocks. */
-struct stem_place {
+struct stem_windows {
     int64_t image;
     int32_t row[2], column[2], last; /* which of the two there are */
 };
@@ -90,7 +90,8 @@ struct stem_place {
 /* Results of a lane that store_eight refused, once more: a bit for each eight. */
 template <rg_dtype T>
 static __device__ __noinline__ void resum_stem(const rg_conv_args &k, const void *x, const void *w,
-                                               const stem_place &p, int32_t first, uint32_t refused)
+                                               const stem_windows &p, int32_t first,
+                                               uint32_t refused)
 {
     const float none = __uint_as_float(0x7fc00000);
     const float4 four = make_float4(none, none, none, none);
@@ -106,8 +107,8 @@ static __device__ __noinline__ void resum_stem(const rg_conv_args &k, const void
 /* What a warp has. VECTORS: see store_eight. */
 template <rg_dtype T, bool VECTORS>
 static __device__ __forceinline__ void store_stem(const rg_conv_args &k, const void *x,
-                                                  const void *w, const stem_place &p, int32_t first,
-                                                  float c[2][8][4])
+                                                  const void *w, const stem_windows &p,
+                                                  int32_t first, float c[2][8][4])
 {
     const rg_conv_shape &s = k.shape;
     const int32_t lane = (int32_t)threadIdx.x % WARP_THREADS;
@@ -199,7 +200,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
         for (int32_t b = 2 * warp; b < all; b += (int32_t)blockDim.x / 16) {
             float c[2][8][4] = {};
             const uint4 *from[2];
-            stem_place at = { p.image, {}, {}, b + 1 < all };
+            stem_windows at = { p.image, {}, {}, b + 1 < all };
 #pragma unroll
             for (int h = 0; h < 2; h++) { /* past the last block, that one again */
                 const int32_t own = b + h < all ? b + h : b, row = own / blocks;

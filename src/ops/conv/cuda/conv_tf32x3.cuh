@@ -121,15 +121,15 @@ static __device__ __forceinline__ void next_step(const tf32x3_conv &k, int row_p
 }
 
 /* A result among those of its phase. */
-struct tile_place {
+struct output_index {
     int image, row, column;
 };
 
 /* ---- loads ---- */
 
 /* The result of row m of all that belong to the phase; false past the last. */
-static __device__ __forceinline__ bool place_of(const tf32x3_conv &k, int64_t m, int rows,
-                                                int columns, tile_place &p)
+static __device__ __forceinline__ bool output_index_of(const tf32x3_conv &k, int64_t m, int rows,
+                                                       int columns, output_index &p)
 {
     const uint32_t line = (uint32_t)m / (uint32_t)columns;
     p.column = (int)((uint32_t)m - line * (uint32_t)columns);
@@ -143,8 +143,8 @@ static __device__ __forceinline__ void find_rows(const tf32x3_conv &k, int64_t f
                                                  int columns, tile_row lines[TILE_M])
 {
     if (threadIdx.x < TILE_M) {
-        tile_place at;
-        const bool valid = place_of(k, first_m + threadIdx.x, rows, columns, at);
+        output_index at;
+        const bool valid = output_index_of(k, first_m + threadIdx.x, rows, columns, at);
         const uint32_t image =
             (uint32_t)k.row.source * (uint32_t)k.column.source * (uint32_t)k.channels;
         lines[threadIdx.x] = { valid ? (uint32_t)at.image * image : 0,
@@ -190,7 +190,7 @@ static __device__ __forceinline__ void load_vectors(const tf32x3_conv &k, const 
 /* ---- results ---- */
 
 /* One sum, product by product. */
-static __device__ __noinline__ float sum_again(const tf32x3_conv &k, const tile_place &at,
+static __device__ __noinline__ float sum_again(const tf32x3_conv &k, const output_index &at,
                                                int row_phase, int column_phase, int n)
 {
     float sum = 0;
@@ -225,8 +225,9 @@ struct tile_target {
 };
 
 static __device__ __forceinline__ tile_target target_of(const rg_conv_shape &s,
-                                                        const tf32x3_conv &k, const tile_place &at,
-                                                        int row_phase, int column_phase, int n)
+                                                        const tf32x3_conv &k,
+                                                        const output_index &at, int row_phase,
+                                                        int column_phase, int n)
 {
     tile_target to = { at.row, at.column, n, true };
     if (!k.back && !k.merged)
@@ -276,8 +277,8 @@ store_tile(const rg_conv_args &args, const tf32x3_conv &k, const warp_tile<ROWS,
     const int lane = (int)threadIdx.x % WARP_THREADS;
 #pragma unroll
     for (int i = 0; i < 2 * ROWS; i++) {
-        tile_place at;
-        if (!place_of(k, first_m + 8 * i + lane / 4, rows, columns, at))
+        output_index at;
+        if (!output_index_of(k, first_m + 8 * i + lane / 4, rows, columns, at))
             continue;
         float *line = NULL; /* of a dense result that is nothing but the sum */
         if (k.plain) {
@@ -333,7 +334,7 @@ struct tf32x3_weights {
 };
 
 /* The position of window i on x; one past the last has none. */
-static __device__ __forceinline__ tile_row place_of_window(const tf32x3_weights &k, int i)
+static __device__ __forceinline__ tile_row row_of_window(const tf32x3_weights &k, int i)
 {
     const int line = divide(i, k.across), image = divide(line, k.down);
     const int row = line - image * k.row.result, column = i - line * k.column.result;
@@ -388,7 +389,7 @@ static __device__ __forceinline__ void find_windows(const tf32x3_weights &k, int
 {
     if (threadIdx.x < TILE_K)
         lines[step % 2][threadIdx.x] =
-            place_of_window(k, (int)((uint32_t)(begin + step * TILE_K) + threadIdx.x));
+            row_of_window(k, (int)((uint32_t)(begin + step * TILE_K) + threadIdx.x));
 }
 
 /* Begins to load a step of a part, if there is one, and finds the windows of the next. */
@@ -415,7 +416,7 @@ static __device__ __noinline__ float sum_part_again(const tf32x3_weights &k, int
     const int p = tap / k.column.taps, q = tap - p * k.column.taps;
     float sum = 0;
     for (int i = first; i < end; i++) {
-        const tile_row r = place_of_window(k, i);
+        const tile_row r = row_of_window(k, i);
         const int row = r.row + p * k.row.dilation, column = r.column + q * k.column.dilation;
         if ((uint32_t)row < (uint32_t)k.row.source && (uint32_t)column < (uint32_t)k.column.source)
             sum =
