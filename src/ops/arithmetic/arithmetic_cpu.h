@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Arithmetic on the CPU: what its kernels share, formulas and elements of a row. An operand that is
- * repeated within a row is read once; others are read as they lie. */
+/* Arithmetic on the CPU: what its kernels share, the elements of a row. An operand that is repeated
+ * within a row is read once; others are read as they lie. */
 #ifndef RG_OPS_ARITHMETIC_CPU_H
 #define RG_OPS_ARITHMETIC_CPU_H
 
-#include "backend/cpu/kernel.h"
-#include "ops/arithmetic/arithmetic.h"
-
-#include <retrograde/arithmetic.h>
-
-/* ---- formulas ---- */
-
-typedef enum kind { ADD, ADD_BOUNDED, MULTIPLY, DIVIDE, COMPARE, MAXIMUM } kind;
+#include "ops/arithmetic/arithmetic_formulas.h"
 
 /* One kind of a kernel that is written for all of them. */
 #define KIND(name, K, kernel, args)                                                             \
@@ -20,92 +13,6 @@ typedef enum kind { ADD, ADD_BOUNDED, MULTIPLY, DIVIDE, COMPARE, MAXIMUM } kind;
     {                                                                                           \
         kernel(K, k, begin, end, T);                                                            \
     }
-
-/* The numbers, cast once. */
-typedef struct constants {
-    real p, s, bias, low, high, threshold, sign;
-    int comparison;
-    bool bounded, mask;
-} constants;
-
-RG_INLINE constants constants_of(const rg_arithmetic_numbers *n)
-{
-    return (constants){ (real)n->primary, (real)n->secondary, (real)n->bias,
-                        (real)n->minimum, (real)n->maximum,   (real)n->threshold,
-                        (real)n->sign,    (int)n->comparison, n->bounded,
-                        n->mask };
-}
-
-/* y before the bounds */
-RG_INLINE vreal free_value(const kind K, const constants *k, vreal a, vreal b)
-{
-    if (K == MULTIPLY)
-        return vset(k->p) * a * (vset(k->s) * b) + vset(k->bias);
-    if (K == DIVIDE)
-        return vset(k->p) * a / (vset(k->s) * b) + vset(k->bias);
-    if (K == MAXIMUM) {
-        const vreal pa = vset(k->p) * a, sb = vset(k->s) * b;
-        if (k->mask)
-            return vselect(b == 0, vset(0), pa) + vset(k->bias);
-        return vset(k->sign) * vselect((pa > sb) | (pa != pa), pa, sb) + vset(k->bias);
-    }
-    return vfma(vset(k->p), a, vset(k->s) * b) + vset(k->bias);
-}
-
-RG_INLINE vint compared(const constants *k, vreal a, vreal b)
-{
-    switch (k->comparison) {
-    case RG_COMPARE_LESS:
-        return a < b;
-    case RG_COMPARE_LESS_OR_EQUAL:
-        return a <= b;
-    case RG_COMPARE_GREATER:
-        return a > b;
-    case RG_COMPARE_GREATER_OR_EQUAL:
-        return a >= b;
-    default:
-        break;
-    }
-    const vint equal = (a == b) | (vabs(a - b) <= vset(k->threshold));
-    return k->comparison == RG_COMPARE_EQUAL ? equal : ~equal;
-}
-
-RG_INLINE vreal value_of(const kind K, const constants *k, vreal a, vreal b)
-{
-    if (K == COMPARE)
-        return vselect(compared(k, a, b), vset(1), vset(0));
-    const vreal r = free_value(K, k, a, b);
-    return k->bounded ? vmin(vset(k->high), vmax(vset(k->low), r)) : r; /* NaN stays */
-}
-
-/* The gradient of a, or of b if `second`. */
-RG_INLINE vreal slope_of(const kind K, bool second, const constants *k, vreal dy, vreal a, vreal b)
-{
-    if (K == MULTIPLY)
-        return second ? vset(k->s) * dy * (vset(k->p) * a) : vset(k->p) * dy * (vset(k->s) * b);
-    if (K == DIVIDE) {
-        const vreal da = vset(k->p) * dy / (vset(k->s) * b);
-        return second ? -da * (a / b) : da;
-    }
-    if (K == MAXIMUM) {
-        const vreal pa = vset(k->p) * a, sb = vset(k->s) * b;
-        const vreal all = vset(k->sign * (second ? k->s : k->p)) * dy;
-        if (k->mask)
-            return second ? vset(0) : vselect(b == 0, vset(0), all);
-        const vreal some = vselect(pa == sb, vset((real)0.5) * all, all);
-        return vselect(second ? pa > sb : pa < sb, vset(0), some);
-    }
-    return vset(second ? k->s : k->p) * dy;
-}
-
-/* dy, or 0 where a bound holds y. */
-RG_INLINE vreal passed(const kind K, const constants *k, vreal dy, vreal a, vreal b)
-{
-    if (K == ADD || !k->bounded)
-        return dy;
-    const vreal r = free_value(K, k, a, b);
-    return vselect((r >= vset(k->low)) & (r <= vset(k->high)), dy, vset(0));
-}
 
 /* ---- elements of a row, wherever they are ---- */
 

@@ -3,8 +3,6 @@
 /* Arithmetic on a GPU, element by element. */
 #include "ops/arithmetic/arithmetic.cuh"
 
-#include <retrograde/arithmetic.h>
-
 /* ---- element by element ---- */
 
 /* What a thread does: N neighbours of a row. */
@@ -65,25 +63,6 @@ template <rg_dtype T> static __device__ __forceinline__ int flat_lanes(int64_t c
 
 /* ---- forward ---- */
 
-template <rg_dtype T>
-static __device__ __forceinline__ bool compared(const constants<T> &k, real<T> a, real<T> b)
-{
-    switch (k.comparison) {
-    case RG_COMPARE_LESS:
-        return a < b;
-    case RG_COMPARE_LESS_OR_EQUAL:
-        return a <= b;
-    case RG_COMPARE_GREATER:
-        return a > b;
-    case RG_COMPARE_GREATER_OR_EQUAL:
-        return a >= b;
-    default:
-        break;
-    }
-    const bool equal = a == b || fabs(a - b) <= k.threshold;
-    return (k.comparison == RG_COMPARE_EQUAL) == equal;
-}
-
 /* N results, in the place of a. */
 template <rg_dtype T, kind K, int N>
 static __device__ __forceinline__ void map_values(const constants<T> &k, real<T> a[N],
@@ -91,15 +70,7 @@ static __device__ __forceinline__ void map_values(const constants<T> &k, real<T>
 {
 #pragma unroll
     for (int e = 0; e < N; e++)
-        a[e] =
-            K == COMPARE ? (compared<T>(k, a[e], b[e]) ? 1 : 0) : free_value<T, K>(k, a[e], b[e]);
-    if (!k.bounded)
-        return;
-#pragma unroll
-    for (int e = 0; e < N && K != COMPARE; e++) { /* NaN stays */
-        a[e] = a[e] < k.low ? k.low : a[e];
-        a[e] = a[e] > k.high ? k.high : a[e];
-    }
+        a[e] = value_of(K, &k, a[e], b[e]);
 }
 
 template <rg_dtype T, kind K, int N>
@@ -138,7 +109,7 @@ static __global__ void __launch_bounds__(THREADS)
 template <rg_dtype T, kind K> static void forward(const void *args, const rg_cuda_target *target)
 {
     const rg_arithmetic_args k = *(const rg_arithmetic_args *)args;
-    const constants<T> c = constants_of<T>(k.numbers);
+    const constants<T> c = constants_of<real<T>>(&k.numbers);
     const void *const data[] = { k.a, k.b, k.y };
     const bool wide = is_wide_sweep<T>(&k.sweep, data, 3, 1);
     if (wide && is_flat(&k.sweep, 3))
@@ -162,7 +133,7 @@ static __device__ __forceinline__ void pass(const constants<T> &c, real<T> dy[N]
         return;
 #pragma unroll
     for (int e = 0; e < N && K != ADD; e++)
-        dy[e] = passed<T, K>(c, dy[e], a[e], b[e]);
+        dy[e] = passed(K, &c, dy[e], a[e], b[e]);
 }
 
 template <rg_dtype T, kind K, int N>
@@ -185,7 +156,7 @@ static __global__ void __launch_bounds__(THREADS)
             continue;
 #pragma unroll
         for (int e = 0; e < N; e++)
-            dx[e] = slope_of<T, K>(i == 1, c, dy[e], a[e], b[e]);
+            dx[e] = slope_of(K, i == 1, &c, dy[e], a[e], b[e]);
         put<T, N>(k.dx[i], spot_offset(k.sweep, 3 + i, p), k.sweep.step[3 + i], p.lanes, k.add[i],
                   k.stream, dx);
     }
@@ -221,7 +192,7 @@ static __global__ void __launch_bounds__(THREADS)
             continue;
 #pragma unroll
         for (int e = 0; e < V; e++)
-            dx[e] = slope_of<T, K>(n == 1, c, dy[e], a[e], b[e]);
+            dx[e] = slope_of(K, n == 1, &c, dy[e], a[e], b[e]);
         put<T, V>(k.dx[n], v * V, 1, lanes, k.add[n], k.stream, dx);
     }
 }
@@ -229,7 +200,7 @@ static __global__ void __launch_bounds__(THREADS)
 template <rg_dtype T, kind K> static void gradient(const void *args, const rg_cuda_target *target)
 {
     const rg_arithmetic_gradient_args k = *(const rg_arithmetic_gradient_args *)args;
-    const constants<T> c = constants_of<T>(k.numbers);
+    const constants<T> c = constants_of<real<T>>(&k.numbers);
     const void *const data[] = { k.dy, k.a, k.b, k.dx[0], k.dx[1] };
     const bool wide = is_wide_sweep<T>(&k.sweep, data, 5, 2);
     const flat_gradients flat = { k.dy,

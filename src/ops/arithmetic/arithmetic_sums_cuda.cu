@@ -83,9 +83,9 @@ static __device__ __forceinline__ void close_run(const rg_arithmetic_sums_args &
 #pragma unroll
     for (int e = 0; e < VLEN<T>; e++) {
         const real<T> a = K == ADD ? 0 : r.a[e], b = K == ADD ? 0 : r.b[e];
-        const real<T> dy = passed<T, K>(c, r.dy[e], a, b);
-        other[e] = slope_of<T, K>(!k.second, c, dy, a, b);
-        r.dy[e] = slope_of<T, K>(k.second, c, dy, a, b);
+        const real<T> dy = passed(K, &c, r.dy[e], a, b);
+        other[e] = slope_of(K, !k.second, &c, dy, a, b);
+        r.dy[e] = slope_of(K, k.second, &c, dy, a, b);
     }
     if (k.wants_other)
         put_run<T, WIDE>(k, r, other);
@@ -157,7 +157,7 @@ template <rg_dtype T, kind K> static void columns(const void *args, const rg_cud
 {
     enum { ROWS = 32 }; /* of a thread */
     const rg_arithmetic_sums_args k = *(const rg_arithmetic_sums_args *)args;
-    const constants<T> c = constants_of<T>(k.numbers);
+    const constants<T> c = constants_of<real<T>>(&k.numbers);
     const int64_t vectors = ceil_div(k.inner.count, VLEN<T>);
     const int64_t rows = k.around.count < k.piece ? k.around.count : k.piece;
     const int down = power_of_two(ceil_div(rows, ROWS), 1, 32), inner = THREADS / down;
@@ -222,7 +222,7 @@ static __global__ void __launch_bounds__(THREADS)
 template <rg_dtype T, kind K> static void rows(const void *args, const rg_cuda_target *target)
 {
     const rg_arithmetic_sums_args k = *(const rg_arithmetic_sums_args *)args;
-    const constants<T> c = constants_of<T>(k.numbers);
+    const constants<T> c = constants_of<real<T>>(&k.numbers);
     const int64_t length = k.inner.count < k.piece ? k.inner.count : k.piece;
     const int64_t vectors = ceil_div(length, VLEN<T>);
     const int inner = vectors > THREADS ? (int)THREADS : power_of_two(vectors, 1, 32);
