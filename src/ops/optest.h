@@ -14,6 +14,14 @@ typedef struct rg_ref_tensor {
     double *data;
 } rg_ref_tensor;
 
+static inline int64_t rg_ref_count(const rg_ref_tensor *tensor)
+{
+    int64_t count = 1;
+    for (int32_t d = 0; d < tensor->rank; d++)
+        count *= tensor->dims[d];
+    return count;
+}
+
 /* Values of a tensor: uniform in [low, high), or by a function of the flat index. Both 0: [-2,
  * 2). The rest changes what is uniform; 0: not at all. */
 typedef struct rg_fill {

@@ -7,14 +7,6 @@
 
 #include <math.h>
 
-static int64_t count_of(const rg_ref_tensor *t)
-{
-    int64_t count = 1;
-    for (int32_t d = 0; d < t->rank; d++)
-        count *= t->dims[d];
-    return count;
-}
-
 /* The element of x that element i of y is made from. */
 static int64_t source(const rg_ref_tensor *x, const rg_ref_tensor *y, int64_t i)
 {
@@ -85,7 +77,7 @@ static void shares(const rg_arithmetic_desc *d, double a, double b, double *of_a
 void rg_arithmetic_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tensor y[])
 {
     const rg_arithmetic_desc *d = desc;
-    for (int64_t i = 0; i < count_of(y); i++) {
+    for (int64_t i = 0; i < rg_ref_count(y); i++) {
         const double a = x[0].data[source(&x[0], y, i)], b = x[1].data[source(&x[1], y, i)];
         double r = free_value(d, a, b);
         if (r < d->minimum)
@@ -103,10 +95,10 @@ void rg_arithmetic_ref_gradient(const void *desc, const rg_ref_tensor dy[], cons
     const rg_arithmetic_desc *d = desc;
     const double p = d->primary_scale, s = d->secondary_scale;
     for (int i = 0; i < 2; i++) {
-        for (int64_t k = 0; dx[i].data != NULL && k < count_of(&dx[i]); k++)
+        for (int64_t k = 0; dx[i].data != NULL && k < rg_ref_count(&dx[i]); k++)
             dx[i].data[k] = 0;
     }
-    for (int64_t i = 0; i < count_of(dy); i++) {
+    for (int64_t i = 0; i < rg_ref_count(dy); i++) {
         const int64_t at_a = source(&x[0], dy, i), at_b = source(&x[1], dy, i);
         const double a = x[0].data[at_a], b = x[1].data[at_b], r = free_value(d, a, b);
         const bool bounded = d->minimum > -(double)INFINITY || d->maximum < (double)INFINITY;

@@ -26,18 +26,10 @@ static input_indices inputs_of(const rg_batch_norm_desc *d)
     return p;
 }
 
-static int64_t count_of(const rg_ref_tensor *t)
-{
-    int64_t count = 1;
-    for (int32_t i = 0; i < t->rank; i++)
-        count *= t->dims[i];
-    return count;
-}
-
 /* Mean and variance of the elements of channel c. */
 static void statistics_of(const rg_ref_tensor *x, int64_t c, long double *mean, double *variance)
 {
-    const int64_t channels = x->dims[x->rank - 1], m = count_of(x) / channels;
+    const int64_t channels = x->dims[x->rank - 1], m = rg_ref_count(x) / channels;
     *mean = 0; /* wider, since it may be far larger than the deviation */
     *variance = 0;
     for (int64_t i = 0; i < m; i++)
@@ -77,7 +69,7 @@ void rg_batch_norm_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref
 {
     const rg_batch_norm_desc *d = desc;
     const input_indices p = inputs_of(d);
-    const int64_t channels = x->dims[x->rank - 1], m = count_of(x) / channels;
+    const int64_t channels = x->dims[x->rank - 1], m = rg_ref_count(x) / channels;
     for (int64_t c = 0; c < channels; c++) {
         long double mean;
         double variance;
@@ -111,7 +103,7 @@ static void channel_gradient(const rg_batch_norm_desc *d, const rg_ref_tensor dy
                              const rg_ref_tensor x[], rg_ref_tensor dx[], int64_t c)
 {
     const input_indices p = inputs_of(d);
-    const int64_t channels = x->dims[x->rank - 1], count = count_of(x);
+    const int64_t channels = x->dims[x->rank - 1], count = rg_ref_count(x);
     const double m = (double)(count / channels);
     const bool given = d->statistics == RG_BATCH_NORM_GIVEN;
     long double mean;

@@ -80,14 +80,6 @@ static void each_product(const sizes *s, const double *x, const double *w, const
                     }
 }
 
-static int64_t count_of(const rg_ref_tensor *t)
-{
-    int64_t count = 1;
-    for (int32_t i = 0; i < t->rank; i++)
-        count *= t->dims[i];
-    return count;
-}
-
 static void pre_activation(const sizes *s, const rg_ref_tensor x[], double *z)
 {
     for (int64_t i = 0; i < s->n * s->oh * s->ow * s->out; i++)
@@ -111,23 +103,23 @@ void rg_conv_ref_gradient(const void *desc, const rg_ref_tensor dy[], const rg_r
     neuron.from_y = rg_op_conv.reads(d) & RG_READS_Y; /* as y is stored */
     const sizes s = sizes_of(d, &x[0], &x[1], &dy[0]);
     rg_ref_tensor z = dy[0], g = dy[0];
-    z.data = calloc((size_t)count_of(&z) + 1, sizeof(double));
-    g.data = calloc((size_t)count_of(&g) + 1, sizeof(double));
+    z.data = calloc((size_t)rg_ref_count(&z) + 1, sizeof(double));
+    g.data = calloc((size_t)rg_ref_count(&g) + 1, sizeof(double));
     if (z.data == NULL || g.data == NULL)
         abort();
     pre_activation(&s, x, z.data);
     rg_neuron_ref_gradient(&neuron, dy, &z, y, &g);
-    long double *dw = calloc((size_t)count_of(&x[1]) + 1, sizeof *dw); /* long sums, see gram */
+    long double *dw = calloc((size_t)rg_ref_count(&x[1]) + 1, sizeof *dw); /* long sums, see gram */
     if (dw == NULL)
         abort();
     for (int32_t i = 0; i < 2 + d->bias; i++)
-        for (int64_t k = 0; dx[i].data != NULL && k < count_of(&dx[i]); k++)
+        for (int64_t k = 0; dx[i].data != NULL && k < rg_ref_count(&dx[i]); k++)
             dx[i].data[k] = 0;
     each_product(&s, x[0].data, x[1].data, g.data, NULL, dx[0].data, dw);
-    for (int64_t i = 0; dx[1].data != NULL && i < count_of(&x[1]); i++)
+    for (int64_t i = 0; dx[1].data != NULL && i < rg_ref_count(&x[1]); i++)
         dx[1].data[i] = (double)dw[i];
     free(dw);
-    for (int64_t i = 0; d->bias && dx[2].data != NULL && i < count_of(&g); i++)
+    for (int64_t i = 0; d->bias && dx[2].data != NULL && i < rg_ref_count(&g); i++)
         dx[2].data[i % s.out] += g.data[i];
     free(z.data);
     free(g.data);

@@ -7,14 +7,6 @@
 
 #include <math.h>
 
-static int64_t count_of(const rg_ref_tensor *t)
-{
-    int64_t count = 1;
-    for (int32_t d = 0; d < t->rank; d++)
-        count *= t->dims[d];
-    return count;
-}
-
 /* Number `word` (0 to 3) of Philox4x32-10. counter[] and key[] are changed. */
 static uint32_t philox(uint32_t counter[4], uint32_t key[2], int word)
 {
@@ -70,7 +62,7 @@ static int64_t mask_index(const rg_dropout_desc *d, const rg_ref_tensor *x, int6
 
 static void drop(const rg_dropout_desc *d, const rg_ref_tensor *x, rg_ref_tensor *y)
 {
-    for (int64_t i = 0; i < count_of(x); i++)
+    for (int64_t i = 0; i < rg_ref_count(x); i++)
         y->data[i] = is_kept(d, mask_index(d, x, i)) ? x->data[i] / d->keep : 0;
 }
 

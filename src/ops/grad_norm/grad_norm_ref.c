@@ -8,9 +8,7 @@
 void rg_grad_norm_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tensor y[])
 {
     const rg_grad_norm_desc *d = desc;
-    int64_t count = 1;
-    for (int32_t i = 0; i < x->rank; i++)
-        count *= x->dims[i];
+    const int64_t count = rg_ref_count(x);
     long double sum = 0;
     for (int64_t i = 0; i < count; i++)
         sum += (long double)x->data[i] * (long double)x->data[i];

@@ -13,9 +13,7 @@ void rg_grad_scale_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref
     const rg_grad_scale_desc *d = desc;
     const bool dynamic = d->scaling == RG_LOSS_SCALING_DYNAMIC;
     const double scale = d->scaling != RG_LOSS_SCALING_NONE ? x[1].data[0] : 1;
-    int64_t count = 1;
-    for (int32_t i = 0; i < x->rank; i++)
-        count *= x->dims[i];
+    const int64_t count = rg_ref_count(x);
     double total = 0;
     for (int64_t i = 0; i < count; i++)
         total += x->data[i];

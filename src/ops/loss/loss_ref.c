@@ -8,14 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int64_t count_of(const rg_ref_tensor *x)
-{
-    int64_t count = 1;
-    for (int32_t i = 0; i < x->rank; i++)
-        count *= x->dims[i];
-    return count;
-}
-
 static int64_t length_of(const rg_ref_tensor *y)
 {
     return y->rank > 0 ? y->dims[y->rank - 1] : 1;
@@ -44,7 +36,7 @@ static double label_of(const rg_loss_desc *d, const rg_ref_tensor x[], int64_t i
 /* y itself, or its log-softmax. */
 static double *values_of(const rg_loss_desc *d, const rg_ref_tensor *y)
 {
-    const int64_t count = count_of(y), length = length_of(y);
+    const int64_t count = rg_ref_count(y), length = length_of(y);
     double *values = malloc((size_t)(count + 1) * sizeof(double));
     for (int64_t first = 0; values != NULL && first < count; first += length) {
         const double *row = y->data + first;
@@ -147,7 +139,8 @@ static double *divisors_of(const rg_loss_desc *d, const rg_ref_tensor x[])
 {
     const bool classes = d->labels == RG_LOSS_CLASS_LABELS;
     const bool by_rows = classes || d->kind == RG_LOSS_SOFTMAX_CROSS_ENTROPY;
-    const int64_t groups = groups_of(d, x), labels = count_of(&x[1]) / (groups > 0 ? groups : 1);
+    const int64_t groups = groups_of(d, x),
+                  labels = rg_ref_count(&x[1]) / (groups > 0 ? groups : 1);
     double *divisors = malloc((size_t)(groups + 1) * sizeof(double));
     int64_t rows = 1;
     for (int32_t i = 0; i < x->rank - 1; i++)
@@ -155,7 +148,7 @@ static double *divisors_of(const rg_loss_desc *d, const rg_ref_tensor x[])
     for (int64_t g = 0; divisors != NULL && g < groups; g++) {
         divisors[g] = 1;
         if (d->reduction == RG_LOSS_MEAN)
-            divisors[g] = (double)((by_rows ? rows : count_of(x)) / groups);
+            divisors[g] = (double)((by_rows ? rows : rg_ref_count(x)) / groups);
         if (d->reduction != RG_LOSS_SUM_BY_NON_ZERO_WEIGHTS)
             continue;
         divisors[g] = 0;
@@ -184,7 +177,7 @@ static bool counts(const rg_loss_desc *d, const rg_ref_tensor x[], int64_t i, do
 static void sum_losses(const rg_loss_desc *d, const rg_ref_tensor x[], rg_ref_tensor *loss)
 {
     const bool classes = d->labels == RG_LOSS_CLASS_LABELS, none = d->reduction == RG_LOSS_NONE;
-    const int64_t count = count_of(x), losses = count_of(loss), length = length_of(x);
+    const int64_t count = rg_ref_count(x), losses = rg_ref_count(loss), length = length_of(x);
     const int64_t groups = groups_of(d, x), group = groups > 0 ? count / groups : 0;
     const int64_t images = x->rank <= classes ? 1 : x->dims[0];
     double *values = values_of(d, x), *divisors = divisors_of(d, x), t, weight;
@@ -205,7 +198,7 @@ static void sum_losses(const rg_loss_desc *d, const rg_ref_tensor x[], rg_ref_te
 void rg_loss_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tensor y[])
 {
     const rg_loss_desc *d = desc;
-    const int64_t losses = count_of(&y[0]);
+    const int64_t losses = rg_ref_count(&y[0]);
     if (d->kind == RG_LOSS_INITIAL_GRADIENT) {
         for (int64_t i = 0; i < losses; i++)
             y->data[i] = 1;
@@ -229,7 +222,7 @@ void rg_loss_ref_gradient(const void *desc, const rg_ref_tensor dy[], const rg_r
     const rg_loss_desc *d = desc;
     const bool classes = d->labels == RG_LOSS_CLASS_LABELS, none = d->reduction == RG_LOSS_NONE;
     const bool softmax = d->kind == RG_LOSS_SOFTMAX_CROSS_ENTROPY;
-    const int64_t count = count_of(x), length = length_of(x), groups = groups_of(d, x);
+    const int64_t count = rg_ref_count(x), length = length_of(x), groups = groups_of(d, x);
     double *values = values_of(d, x), *divisors = divisors_of(d, x);
     double *factors = calloc((size_t)count + 1, sizeof(double)), t, weight;
     for (int64_t i = 0; i < count; i++) { /* dy, weight and 1 / divisor */

@@ -354,43 +354,39 @@ static int64_t five_blocks(const rg_lrn_shape *s, const pixel_cut *cut)
     return ceil_div(s->outer.count, (int64_t)cut->pixels * (THREADS / 32));
 }
 
-template <rg_dtype T> static bool launch_forward(const rg_lrn_args *a, const rg_cuda_target *target)
+/* `five` has the kernels of five channels by vectors of a thread, 2 and 3. False: not by vectors.
+ */
+template <rg_dtype T, class ARGS, class FIVE, class VECTORS>
+static bool launch_vectors(const ARGS &a, const void *const data[], int tensors,
+                           FIVE *const five[2], VECTORS *vectors, const rg_cuda_target *target)
 {
-    const rg_lrn_shape *s = &a->shape;
-    const void *const data[] = { a->x, a->y };
-    if (!is_wide<T>(s, data, 2))
+    const rg_lrn_shape *s = &a.shape;
+    if (!is_wide<T>(s, data, tensors))
         return false;
     const power_constants<T> k = power_constants_of<real<T>>(&s->numbers);
     int64_t shared;
     pixel_cut cut = cut_of<T>(s, &shared);
     const int each = five_vectors(s, &cut);
     if (each > 0)
-        launch(each == 2 ? forward_five<T, 2> : forward_five<T, 3>, five_blocks(s, &cut), THREADS,
-               0, target, *a, k, cut);
+        launch(five[each - 2], five_blocks(s, &cut), THREADS, 0, target, a, k, cut);
     else
-        launch(forward_vectors<T>, ceil_div(s->outer.count, cut.pixels), THREADS, shared, target,
-               *a, k, cut);
+        launch(vectors, ceil_div(s->outer.count, cut.pixels), THREADS, shared, target, a, k, cut);
     return true;
+}
+
+template <rg_dtype T> static bool launch_forward(const rg_lrn_args *a, const rg_cuda_target *target)
+{
+    const void *const data[] = { a->x, a->y };
+    decltype(&forward_five<T, 2>) const five[] = { forward_five<T, 2>, forward_five<T, 3> };
+    return launch_vectors<T>(*a, data, 2, five, forward_vectors<T>, target);
 }
 
 template <rg_dtype T>
 static bool launch_gradient(const rg_lrn_gradient_args *a, const rg_cuda_target *target)
 {
-    const rg_lrn_shape *s = &a->shape;
     const void *const data[] = { a->dy, a->x, a->dx };
-    if (!is_wide<T>(s, data, 3))
-        return false;
-    const power_constants<T> k = power_constants_of<real<T>>(&s->numbers);
-    int64_t shared;
-    pixel_cut cut = cut_of<T>(s, &shared);
-    const int each = five_vectors(s, &cut);
-    if (each > 0)
-        launch(each == 2 ? gradient_five<T, 2> : gradient_five<T, 3>, five_blocks(s, &cut), THREADS,
-               0, target, *a, k, cut);
-    else
-        launch(gradient_vectors<T>, ceil_div(s->outer.count, cut.pixels), THREADS, shared, target,
-               *a, k, cut);
-    return true;
+    decltype(&gradient_five<T, 2>) const five[] = { gradient_five<T, 2>, gradient_five<T, 3> };
+    return launch_vectors<T>(*a, data, 3, five, gradient_vectors<T>, target);
 }
 
 rg_lrn_forward_vectors_function *const rg_lrn_forward_vectors[RG_CUDA_DTYPES] =

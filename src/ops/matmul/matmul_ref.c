@@ -60,9 +60,7 @@ void rg_matmul_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_ten
 
 static void clear(rg_ref_tensor *tensor)
 {
-    int64_t count = 1;
-    for (int32_t d = 0; d < tensor->rank; d++)
-        count *= tensor->dims[d];
+    const int64_t count = rg_ref_count(tensor);
     for (int64_t i = 0; tensor->data != NULL && i < count; i++)
         tensor->data[i] = 0;
 }

@@ -7,14 +7,6 @@
 
 #include <math.h>
 
-static int64_t count_of(const rg_ref_tensor *t)
-{
-    int64_t count = 1;
-    for (int32_t d = 0; d < t->rank; d++)
-        count *= t->dims[d];
-    return count;
-}
-
 /* A number of the descriptor, or what it usually is. */
 static double a_of(const rg_neuron_desc *d)
 {
@@ -193,7 +185,7 @@ void rg_neuron_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_ten
 {
     const rg_neuron_desc *d = desc;
     const bool prelu = d->kind == RG_NEURON_PRELU;
-    for (int64_t i = 0; i < count_of(x); i++)
+    for (int64_t i = 0; i < rg_ref_count(x); i++)
         y->data[i] = function(d, x->data[i], prelu ? x[1].data[i % x[1].dims[0]] : 0);
 }
 
@@ -211,7 +203,7 @@ void rg_neuron_ref_gradient(const void *desc, const rg_ref_tensor dy[], const rg
     const bool prelu = d->kind == RG_NEURON_PRELU;
     for (int64_t c = 0; prelu && c < x[1].dims[0]; c++)
         dx[1].data[c] = 0;
-    for (int64_t i = 0; i < count_of(dy); i++) {
+    for (int64_t i = 0; i < rg_ref_count(dy); i++) {
         const int64_t c = prelu ? i % x[1].dims[0] : 0;
         const double f = d->from_y ? slope_of_y(d, y->data[i])
                                    : slope_of_x(d, x->data[i], prelu ? x[1].data[c] : 0);

@@ -55,9 +55,6 @@ typedef struct rg_pool_winners_args {
     rg_pool_shape shape;
 } rg_pool_winners_args;
 
-/* How a CPU finds the windows around a pixel: listed once for all of its channels; of windows apart
- * from each other, along a row for some channels; or by each vector. */
-typedef enum rg_pool_way { RG_POOL_BY_PIXELS, RG_POOL_BY_STRIPS, RG_POOL_BY_LISTS } rg_pool_way;
 enum { RG_POOL_LISTED = 64 }; /* the most windows of a list */
 
 typedef struct rg_pool_gradient_args {
@@ -66,7 +63,7 @@ typedef struct rg_pool_gradient_args {
     const void *from; /* max: winners; l2: x */
     const void *y;    /* l2 */
     rg_pool_shape shape;
-    rg_pool_way way;
+    bool by_lists; /* a CPU lists the windows of a pixel once for all channels, not per vector */
 } rg_pool_gradient_args;
 
 typedef struct rg_pool_indices_args {

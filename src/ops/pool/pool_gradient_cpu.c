@@ -190,18 +190,18 @@ RG_INLINE void collect_apart(const rg_pool_gradient_args *g, int64_t begin, int6
 
 /* ---- gradient ---- */
 
-/* Channels that make no whole pair are taken in strips where windows are apart, by lists too. */
+/* By lists, channels that make no whole pair are taken in strips where windows are apart. */
 RG_INLINE void collect_units(const rg_pool_gradient_args *g, int64_t begin, int64_t end,
                              const rg_dtype T, const pooling kind)
 {
     const rg_pool_shape *k = &g->shape;
-    const bool plain = kind == MAX || kind == AVERAGE, lists = plain && g->way == RG_POOL_BY_LISTS;
+    const bool plain = kind == MAX || kind == AVERAGE, lists = plain && g->by_lists;
     const int64_t done = lists ? k->channels / (2 * VLEN) * (2 * VLEN) : 0;
     if (plain && done > 0)
         collect_lists(g, begin, end, T, kind);
     if (done == k->channels)
         return;
-    if (plain && g->way != RG_POOL_BY_PIXELS && rg_pool_are_apart(k))
+    if (lists && rg_pool_are_apart(k))
         collect_apart(g, begin, end, done, T, kind);
     else
         collect_pixels(g, begin, end, done, T, kind);

@@ -207,12 +207,12 @@ static rg_pool_gradient_args gradient_args(rg_call *call)
     return args;
 }
 
-static rg_status record_gradient(rg_call *call, const rg_pool_request *r, rg_pool_way way)
+static rg_status record_gradient(rg_call *call, const rg_pool_request *r, bool by_lists)
 {
     const rg_pool_desc *desc = call->desc;
     const rg_tensor_desc *dx = &call->dx[0]->desc, *dy = &call->dy[0]->desc;
     rg_pool_gradient_args args = r->args;
-    args.way = way;
+    args.by_lists = by_lists;
     rg_launch launch = { .tensors = { RG_BIND(args, dy, call->dy[0]),
                                       RG_BIND(args, dx, call->dx[0]),
                                       RG_BIND(args, from, r->winners) },
@@ -252,12 +252,6 @@ static bool accepts_lists(const rg_call *call, const void *request)
            rg_pool_most_windows(&k->column) * rows <= RG_POOL_LISTED;
 }
 
-static bool accepts_strips(const rg_call *call, const void *request)
-{
-    const rg_pool_shape *k = &((const rg_pool_request *)request)->args.shape;
-    return is_plain(call, k) && rg_pool_are_apart(k);
-}
-
 static bool accepts_pixels(const rg_call *call, const void *request)
 {
     (void)call, (void)request;
@@ -266,24 +260,18 @@ static bool accepts_pixels(const rg_call *call, const void *request)
 
 static rg_status record_lists(rg_call *call, const void *request)
 {
-    return record_gradient(call, request, RG_POOL_BY_LISTS);
-}
-
-static rg_status record_strips(rg_call *call, const void *request)
-{
-    return record_gradient(call, request, RG_POOL_BY_STRIPS);
+    return record_gradient(call, request, true);
 }
 
 static rg_status record_pixels(rg_call *call, const void *request)
 {
-    return record_gradient(call, request, RG_POOL_BY_PIXELS);
+    return record_gradient(call, request, false);
 }
 
 static const rg_strategy lists = { "lists", accepts_lists, record_lists };
-static const rg_strategy strips = { "strips", accepts_strips, record_strips };
 static const rg_strategy pixels = { "pixels", accepts_pixels, record_pixels };
 
-static const rg_strategy *const list[] = { &lists, &strips, &pixels, NULL };
+static const rg_strategy *const list[] = { &lists, &pixels, NULL };
 const rg_strategy *const *const rg_pool_strategies[] = { list, NULL };
 
 static rg_status run_gradient(rg_call *call, const rg_tensor *winners)

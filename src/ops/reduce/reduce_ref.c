@@ -7,14 +7,6 @@
 
 #include <math.h>
 
-static int64_t count_of(const rg_ref_tensor *t)
-{
-    int64_t count = 1;
-    for (int32_t d = 0; d < t->rank; d++)
-        count *= t->dims[d];
-    return count;
-}
-
 static bool is_reduced(const rg_reduce_desc *d, int32_t axis, int32_t rank)
 {
     bool reduced = d->dims_count == 0;
@@ -66,7 +58,7 @@ static bool wins(const rg_reduce_desc *d, double a, double b)
 static int64_t winner_of(const rg_reduce_desc *d, const rg_ref_tensor *x, int64_t o)
 {
     int64_t winner = -1;
-    for (int64_t i = 0; i < count_of(x); i++) {
+    for (int64_t i = 0; i < rg_ref_count(x); i++) {
         if (member_of(d, x, i).output == o && (winner < 0 || wins(d, x->data[i], x->data[winner])))
             winner = i;
     }
@@ -76,12 +68,12 @@ static int64_t winner_of(const rg_reduce_desc *d, const rg_ref_tensor *x, int64_
 void rg_reduce_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tensor y[])
 {
     const rg_reduce_desc *d = desc;
-    const int64_t outputs = count_of(y);
+    const int64_t outputs = rg_ref_count(y);
     if (d->kind == RG_REDUCE_SUM || d->kind == RG_REDUCE_MEAN) {
         const double divisor = d->kind == RG_REDUCE_MEAN ? (double)length_of(d, x) : 1;
         for (int64_t o = 0; o < outputs; o++)
             y->data[o] = 0;
-        for (int64_t i = 0; i < count_of(x); i++)
+        for (int64_t i = 0; i < rg_ref_count(x); i++)
             y->data[member_of(d, x, i).output] += x->data[i];
         for (int64_t o = 0; o < outputs; o++)
             y->data[o] = d->weight * y->data[o] / divisor;
@@ -101,8 +93,8 @@ void rg_reduce_ref_gradient(const void *desc, const rg_ref_tensor dy[], const rg
     const rg_reduce_desc *d = desc;
     const double divisor = d->kind == RG_REDUCE_MEAN ? (double)length_of(d, x) : 1;
     const bool is_sum = d->kind == RG_REDUCE_SUM || d->kind == RG_REDUCE_MEAN;
-    for (int64_t i = 0; i < count_of(x); i++)
+    for (int64_t i = 0; i < rg_ref_count(x); i++)
         dx->data[i] = is_sum ? d->weight * dy->data[member_of(d, x, i).output] / divisor : 0;
-    for (int64_t o = 0; o < count_of(dy) && !is_sum; o++)
+    for (int64_t o = 0; o < rg_ref_count(dy) && !is_sum; o++)
         dx->data[winner_of(d, x, o)] = dy->data[o];
 }

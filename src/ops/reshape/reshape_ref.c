@@ -7,9 +7,7 @@
 
 static void copy(const rg_ref_tensor *from, rg_ref_tensor *to)
 {
-    int64_t count = 1;
-    for (int32_t d = 0; d < from->rank; d++)
-        count *= from->dims[d];
+    const int64_t count = rg_ref_count(from);
     for (int64_t i = 0; i < count; i++)
         to->data[i] = from->data[i];
 }

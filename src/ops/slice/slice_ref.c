@@ -5,14 +5,6 @@
 
 #include <retrograde/slice.h>
 
-static int64_t count_of(const rg_ref_tensor *t)
-{
-    int64_t count = 1;
-    for (int32_t d = 0; d < t->rank; d++)
-        count *= t->dims[d];
-    return count;
-}
-
 /* The element of x that element i of y is. */
 static int64_t source_of(const rg_slice_desc *desc, const rg_ref_tensor *x, const rg_ref_tensor *y,
                          int64_t i)
@@ -32,15 +24,15 @@ static int64_t source_of(const rg_slice_desc *desc, const rg_ref_tensor *x, cons
 
 void rg_slice_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tensor y[])
 {
-    for (int64_t i = 0; i < count_of(y); i++)
+    for (int64_t i = 0; i < rg_ref_count(y); i++)
         y->data[i] = x->data[source_of(desc, x, y, i)];
 }
 
 void rg_slice_ref_gradient(const void *desc, const rg_ref_tensor dy[], const rg_ref_tensor x[],
                            const rg_ref_tensor y[], rg_ref_tensor dx[])
 {
-    for (int64_t i = 0; i < count_of(x); i++)
+    for (int64_t i = 0; i < rg_ref_count(x); i++)
         dx->data[i] = 0;
-    for (int64_t i = 0; i < count_of(dy); i++)
+    for (int64_t i = 0; i < rg_ref_count(dy); i++)
         dx->data[source_of(desc, x, y, i)] = dy->data[i];
 }

@@ -32,29 +32,4 @@ template <rg_dtype T> struct spatial {
     }
 };
 
-template <rg_dtype T, bool GRADIENT>
-static void launch(const void *args, const rg_cuda_target *target)
-{
-    const rg_box_args *a = (const rg_box_args *)args;
-    const box_data d = box_data_of(a);
-    launch_box<T, spatial<T>, GRADIENT>(&a->shape, &d,
-                                        power_constants_of<real<T>>(&a->numbers.norm), target);
-}
-
-template <rg_dtype T> static void forward(const void *args, const rg_cuda_target *target)
-{
-    launch<T, false>(args, target);
-}
-
-template <rg_dtype T> static void gradient(const void *args, const rg_cuda_target *target)
-{
-    launch<T, true>(args, target);
-}
-
-/* ---- table ---- */
-
-static const rg_cuda_row kernel_rows[] = {
-    RG_CUDA_ROW(RG_BOX_FORWARD, forward),
-    RG_CUDA_ROW(RG_BOX_GRADIENT, gradient),
-};
-RG_CUDA_TABLE(spatial_norm, kernel_rows);
+RG_BOX_CUDA_TABLE(spatial_norm, spatial, power_constants_of<real<T>>(&a->numbers.norm));

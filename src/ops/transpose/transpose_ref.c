@@ -22,17 +22,9 @@ static int64_t source_index(const rg_transpose_desc *desc, const rg_ref_tensor *
     return at;
 }
 
-static int64_t count_of(const rg_ref_tensor *tensor)
-{
-    int64_t count = 1;
-    for (int32_t d = 0; d < tensor->rank; d++)
-        count *= tensor->dims[d];
-    return count;
-}
-
 void rg_transpose_ref_forward(const void *desc, const rg_ref_tensor x[], rg_ref_tensor y[])
 {
-    for (int64_t i = 0; i < count_of(y); i++)
+    for (int64_t i = 0; i < rg_ref_count(y); i++)
         y->data[i] = x->data[source_index(desc, x, y, i)];
 }
 
@@ -40,6 +32,6 @@ void rg_transpose_ref_gradient(const void *desc, const rg_ref_tensor dy[], const
                                const rg_ref_tensor y[], rg_ref_tensor dx[])
 {
     (void)y;
-    for (int64_t i = 0; i < count_of(dy); i++)
+    for (int64_t i = 0; i < rg_ref_count(dy); i++)
         dx->data[source_index(desc, x, dy, i)] = dy->data[i];
 }

@@ -464,4 +464,19 @@ static void launch_box(const rg_box_shape *s, const box_data *d,
                constants, tile);
 }
 
+/* The kernels of an op and their table. CONSTANTS: of rg_box_args `a`, for real<T>. */
+#define RG_BOX_CUDA_TABLE(name, OP, CONSTANTS)                            \
+    template <rg_dtype T, bool GRADIENT>                                  \
+    static void launch_op(const void *args, const rg_cuda_target *target) \
+    {                                                                     \
+        const rg_box_args *a = (const rg_box_args *)args;                 \
+        const box_data d = box_data_of(a);                                \
+        launch_box<T, OP<T>, GRADIENT>(&a->shape, &d, CONSTANTS, target); \
+    }                                                                     \
+    static const rg_cuda_row kernel_rows[] = {                            \
+        RG_CUDA_ROW(RG_BOX_FORWARD, launch_op, false),                    \
+        RG_CUDA_ROW(RG_BOX_GRADIENT, launch_op, true),                    \
+    };                                                                    \
+    RG_CUDA_TABLE(name, kernel_rows)
+
 #endif
