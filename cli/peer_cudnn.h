@@ -7,7 +7,7 @@
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/cudnn.h"
 #include "cli/bench_row.h"
-#include "ops/conv/cuda/conv_cudnn.h"
+#include "ops/conv/conv.h"
 
 #include <cudnn.h>
 

@@ -7,7 +7,7 @@
 #include "backend/cuda/cudnn.h"
 #include "backend/cuda/plan_cache.h"
 #include "cuda_rig.h"
-#include "ops/conv/cuda/conv_cudnn.h"
+#include "ops/conv/conv.h"
 
 #include <pthread.h>
 

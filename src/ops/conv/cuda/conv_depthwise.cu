@@ -4,7 +4,6 @@
 #include "backend/cuda/long_sum.cuh"
 #include "core/integer.h"
 #include "ops/conv/cuda/conv_depthwise.cuh"
-#include "ops/conv/cuda/conv_strategy.cuh"
 
 enum { DEPTHWISE_THREADS = 128 };
 

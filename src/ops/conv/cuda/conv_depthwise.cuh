@@ -6,7 +6,7 @@
 #define RG_OPS_CONV_DEPTHWISE_CUH
 
 #include "core/long_sum.h"
-#include "ops/conv/cuda/conv_epilogue.cuh"
+#include "ops/conv/cuda/conv_strategy.cuh"
 
 /* ---- args ---- */
 

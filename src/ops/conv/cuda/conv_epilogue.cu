@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Kernels that go over the sums of a library or over partial sums: see conv_epilogue.cuh. */
+/* Kernels that go over the sums of a library or over partial sums: see conv_strategy.cuh. */
 #include "backend/cuda/long_sum.cuh"
 #include "ops/conv/cuda/conv_strategy.cuh"
 
