@@ -57,7 +57,7 @@ typedef struct rg_net_node {
     int32_t gradient_of; /* the forward node, or -1 */
     bool with_state;     /* of a gradient: it reads the state of that node */
     bool flat;           /* its gradient is refused: that of a comparison */
-    bool behind;         /* it comes after the backward passes */
+    bool after_backward; /* it comes after the backward passes */
     int32_t inputs, outputs;
     int32_t in[RG_MAX_INPUTS], out[RG_MAX_INPUTS]; /* values; dy and dx of a gradient */
     int32_t assigns[RG_MAX_OUTPUTS];               /* parameters that outputs are assigned to */

@@ -88,7 +88,7 @@ static bool begin_node(rg_net_draw *d)
     if (net->nodes_count == RG_NET_NODES || net->values_count > RG_NET_VALUES - 16)
         return false;
     d->node = &net->nodes[net->nodes_count];
-    *d->node = (rg_net_node){ .gradient_of = -1, .updates = -1, .behind = true };
+    *d->node = (rg_net_node){ .gradient_of = -1, .updates = -1, .after_backward = true };
     for (int32_t j = 0; j < RG_MAX_OUTPUTS; j++)
         d->node->assigns[j] = -1;
     return true;
@@ -298,7 +298,8 @@ static void draw_by_hand(rg_net_draw *d)
     const rg_net_node *from = &net->nodes[of];
     const rg_op *op = from->test->op;
     const int32_t values = net->values_count;
-    if (from->behind || op->gradient == NULL || net->values[from->out[0]].leaf || !begin_node(d))
+    if (from->after_backward || op->gradient == NULL || net->values[from->out[0]].leaf ||
+        !begin_node(d))
         return;
     rg_net_node *node = d->node;
     memcpy(node->desc, from->desc, sizeof node->desc);

@@ -189,13 +189,13 @@ static rg_status build(const rg_net *net, bool data_sources, rg_net_graph *g)
 {
     RG_TRY(rg_graph_create(&g->graph));
     for (int32_t n = 0; n < net->nodes_count; n++) {
-        if (!net->nodes[n].behind && rg_net_has_node(net, n))
+        if (!net->nodes[n].after_backward && rg_net_has_node(net, n))
             RG_TRY(add_node(net, g, n, data_sources));
     }
     for (int32_t p = 0; p < net->passes; p++)
         RG_TRY(add_gradients(net, g, p, data_sources));
     for (int32_t n = 0; n < net->nodes_count; n++) {
-        if (net->nodes[n].behind && rg_net_has_node(net, n))
+        if (net->nodes[n].after_backward && rg_net_has_node(net, n))
             RG_TRY(add_node(net, g, n, data_sources));
     }
     return add_wishes(net, g);

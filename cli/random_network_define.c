@@ -229,7 +229,7 @@ bool rg_net_define_backward(const rg_net *net, rg_net_numbers *n, int32_t pass, 
     }
     for (int32_t k = net->nodes_count - 1; k >= 0 && done; k--) {
         const rg_net_node *node = &net->nodes[k];
-        if (rg_net_has_node(net, k) && !node->behind && node->test->op->gradient != NULL)
+        if (rg_net_has_node(net, k) && !node->after_backward && node->test->op->gradient != NULL)
             done = go_back(net, node, n, pass, noise, seed + 77 * (uint64_t)pass);
     }
     return done;
@@ -237,11 +237,11 @@ bool rg_net_define_backward(const rg_net *net, rg_net_numbers *n, int32_t pass, 
 
 /* ---- entry point ---- */
 
-static bool define_nodes(const rg_net *net, rg_net_numbers *n, bool behind, double noise,
+static bool define_nodes(const rg_net *net, rg_net_numbers *n, bool after_backward, double noise,
                          uint64_t seed)
 {
     for (int32_t k = 0; k < net->nodes_count; k++) {
-        if (net->nodes[k].behind == behind && rg_net_has_node(net, k) &&
+        if (net->nodes[k].after_backward == after_backward && rg_net_has_node(net, k) &&
             !rg_net_define_node(net, &net->nodes[k], n, 0, noise, seed))
             return false;
     }

@@ -136,7 +136,7 @@ static bool is_well(const rg_net_draw *d, int32_t value)
             return false;
         most = fmax(most, fabs(d->seen.at[value][i]));
     }
-    if (d->node->behind)
+    if (d->node->after_backward)
         return most < 1e4;
     return count > 0 && count <= MOST_ELEMENTS && most < 40 &&
            (most > 1e-3 || !rg_dtype_is_data(v->desc[0].dtype));

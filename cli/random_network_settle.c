@@ -25,7 +25,7 @@ static void mark_needed(rg_net *net)
     }
     for (int32_t n = 0; n < net->nodes_count; n++) {
         const rg_net_node *node = &net->nodes[n];
-        if (!rg_net_has_node(net, n) || node->behind || node->test->op->gradient == NULL)
+        if (!rg_net_has_node(net, n) || node->after_backward || node->test->op->gradient == NULL)
             continue;
         bool needs = false;
         for (int32_t i = 0; i < node->inputs; i++)
@@ -47,7 +47,7 @@ static void mark_reached(rg_net *net, int32_t pass)
     }
     for (int32_t n = net->nodes_count - 1; n >= 0; n--) {
         const rg_net_node *node = &net->nodes[n];
-        if (!rg_net_has_node(net, n) || node->behind || node->test->op->gradient == NULL)
+        if (!rg_net_has_node(net, n) || node->after_backward || node->test->op->gradient == NULL)
             continue;
         bool reached = false;
         for (int32_t j = 0; j < rg_op_gradients(node->test->op, node->desc); j++)

@@ -44,11 +44,11 @@ static __device__ __forceinline__ bool scatter_offsets(const rg_scatter &k,
         if (d > 0)
             next = QUICK ? (INDEX)divide((int32_t)i, dividers.by[d]) : i / (INDEX)k.dims[d];
         const INDEX index = i - next * (INDEX)k.dims[d], start = (INDEX)k.start[d];
-        const INDEX behind = index - start, step = (INDEX)k.step[d];
-        const INDEX taken = step == 1 ? behind : behind / step;
+        const INDEX distance = index - start, step = (INDEX)k.step[d];
+        const INDEX taken = step == 1 ? distance : distance / step;
         if (!dividers.dense)
             *to += (int64_t)index * k.to[d];
-        inside = inside && index >= start && taken < (INDEX)k.length[d] && taken * step == behind;
+        inside = inside && index >= start && taken < (INDEX)k.length[d] && taken * step == distance;
         if (inside)
             *from += (int64_t)taken * k.from[d];
         i = next;

@@ -131,21 +131,21 @@ RG_INLINE bool scatter_row(const rg_scatter *s, int64_t row, int64_t *from, int6
         const int64_t index = d > 0 ? row % s->dims[d] : row;
         row = d > 0 ? row / s->dims[d] : 0;
         *to += index * s->to[d];
-        const int64_t behind = index - s->start[d];
-        const int64_t taken = s->step[d] == 1 ? behind : behind / s->step[d];
-        inside = inside && behind >= 0 && taken < s->length[d] && taken * s->step[d] == behind;
+        const int64_t distance = index - s->start[d];
+        const int64_t taken = s->step[d] == 1 ? distance : distance / s->step[d];
+        inside = inside && distance >= 0 && taken < s->length[d] && taken * s->step[d] == distance;
         *from += inside ? taken * s->from[d] : 0;
     }
     return inside;
 }
 
-/* The part of a row from `behind` elements after the start of a slice with a step on. */
-RG_INLINE void scatter_steps(const rg_scatter *s, char *to, const char *from, int64_t behind,
+/* The part of a row from `distance` elements after the start of a slice with a step on. */
+RG_INLINE void scatter_steps(const rg_scatter *s, char *to, const char *from, int64_t distance,
                              int64_t count, const rg_dtype T)
 {
     const int32_t d = s->rank - 1;
     const size_t element = (size_t)(vbytes(T) / VLEN);
-    int64_t phase = behind % s->step[d], taken = (behind + s->step[d] - 1) / s->step[d];
+    int64_t phase = distance % s->step[d], taken = (distance + s->step[d] - 1) / s->step[d];
     for (int64_t i = 0; i < count; i++) {
         if (phase == 0)
             memcpy(at_out(to, i * s->to[d], T), at(from, taken++ * s->from[d], T), element);

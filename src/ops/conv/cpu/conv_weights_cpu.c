@@ -40,9 +40,9 @@ RG_OUTLINE void copy_rows(real *to, const conv_operand *operand, int64_t begin, 
     inside = inside < 0 ? 0 : inside;
     for (int64_t r = begin; r < end; r++, to += pixels * channels) {
         const int64_t row = operand->first + r * step[1] + (left + zeros) * step[2];
-        real *const start = to + zeros * channels, *const behind = start + inside * channels;
+        real *const start = to + zeros * channels, *const after = start + inside * channels;
         memset(to, 0, (size_t)(zeros * channels) * sizeof(real));
-        memset(behind, 0, (size_t)((pixels - zeros - inside) * channels) * sizeof(real));
+        memset(after, 0, (size_t)((pixels - zeros - inside) * channels) * sizeof(real));
         if (step[3] == 1 && step[2] == channels) {
             contract_load(start, 1, operand->from, row, 1, inside * channels, T);
             continue;
