@@ -124,7 +124,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) read_and_write(const r
 
 /* ---- launches ---- */
 
-/* Enough blocks for so many bytes, but no more than run at once. */
+/* Enough blocks for these bytes, but no more than run at once. */
 static unsigned grid_for(int64_t bytes, const rg_cuda_target *target)
 {
     const int64_t tile = UNROLL * THREADS * 16, most = (int64_t)target->multiprocessors * BLOCKS;
@@ -161,7 +161,7 @@ static void move_bypass(const void *args, const rg_cuda_target *target)
     move((const rg_limit_args *)args, target, true);
 }
 
-/* By RG_LIMIT_ id; bytes are moved as f32, which stands first. There is no peak. */
+/* By RG_LIMIT_ id; bytes are moved as f32, which comes first. There is no peak. */
 static const rg_cuda_row rows[] = { { RG_LIMIT_ORDINARY, { move_ordinary } },
                                     { RG_LIMIT_BYPASS, { move_bypass } } };
 extern "C" const rg_cuda_table rg_cuda_limit;

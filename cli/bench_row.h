@@ -81,7 +81,7 @@ bool rg_bench_on_gpu(const rg_device *device);
 /* How many calls of `ms` make a round on a GPU, where a row takes `seconds`: ours, and those of
  * peers. */
 int32_t rg_bench_calls_of(double ms, double seconds);
-/* A round of replays launches a graph so many times. */
+/* A round of replays launches a graph this many times. */
 enum { RG_BENCH_REPLAYS = 4 };
 /* The value at `share` (0 to 1) of the sorted values, which are sorted here. */
 double rg_bench_quantile(double *values, int32_t count, double share);

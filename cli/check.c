@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The check of one case. Every tensor stands in memory with guard bytes around it and in its
- * gaps; nothing but the elements of results may change. */
+/* The check of one case. Every tensor has guard bytes around it in memory and in its gaps;
+ * nothing but the elements of results may change. */
 #include "cli/check.h"
 #include "cli/check_trial.h"
 #include "core/shape.h"

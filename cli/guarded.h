@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Tensors in memory whose other bytes are watched: guards before and after it, gaps between
- * elements. On a GPU the tensor and all bytes around it stand in the GPU's memory; what is
- * filled, set, read and compared here is an image of them on the host. */
+ * elements. On a GPU the tensor and all bytes around it are in the GPU's memory; what is filled,
+ * set, read and compared here is an image of them on the host. */
 #ifndef RG_CLI_GUARDED_H
 #define RG_CLI_GUARDED_H
 
@@ -41,7 +41,7 @@ typedef struct rg_guarded {
 rg_status rg_guarded_make(rg_device *device, const rg_tensor_desc *shape,
                           rg_arrangement arrangement, int number, const double *values,
                           rg_guarded *guarded);
-/* The same with the strides of `desc`, `shift` elements behind an aligned address. */
+/* The same with the strides of `desc`, `shift` elements after an aligned address. */
 rg_status rg_guarded_make_view(rg_device *device, const rg_tensor_desc *desc, int64_t shift,
                                const double *values, rg_guarded *guarded);
 void rg_guarded_free(rg_guarded *guarded);

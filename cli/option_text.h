@@ -13,7 +13,7 @@ char *rg_options_text(const rg_option *table);
 /* Sets options from such a text, which is changed and must outlive them. */
 rg_status rg_options_read(const rg_option *table, char *text);
 
-/* Whether a text can stand on a line: in UTF-8, shorter than 4000 bytes, without line breaks. */
+/* Whether a text fits on a line: in UTF-8, shorter than 4000 bytes, without line breaks. */
 bool rg_option_is_line(const char *text);
 
 #endif

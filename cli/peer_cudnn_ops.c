@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Which functions of cuDNN stand for which op, keyed by the op's name. */
+/* Which functions of cuDNN run which op, keyed by the op's name. */
 #if RG_HAVE_CUDNN
 #include "cli/peer_cudnn.h"
 #include "cli/peer_pool.h"

@@ -109,7 +109,7 @@ static rg_status begin_team(void)
     return RG_OK;
 }
 
-/* The module that the build makes stands beside the program; RG_LIBXSMM names another. */
+/* The module that the build makes is beside the program; RG_LIBXSMM names another. */
 static rg_status load(void)
 {
     static const char module[] = "peer_libxsmm.so";

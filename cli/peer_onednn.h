@@ -87,7 +87,7 @@ rg_status rg_onednn_use(rg_onednn_job *j, int argument, const dnnl_memory_desc_t
 rg_status rg_onednn_use_spare(rg_onednn_job *j, int argument, const dnnl_memory_desc_t *desc,
                               const rg_tensor_desc *tensor, bool filled);
 
-/* Binds the workspace that the forward plan wants, if any. */
+/* Binds the workspace that the forward plan needs, if any. */
 rg_status rg_onednn_use_workspace(rg_onednn_job *j);
 
 /* Runs the forward plan once, on an x and a y of its own and on what is bound besides gradients: so

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Which primitive of oneDNN stands for which op, keyed by the op's name: an op's own folder knows
+/* Which primitive of oneDNN runs which op, keyed by the op's name: an op's own folder knows
  * nothing of peers. */
 #if RG_HAVE_ONEDNN
 #include "cli/peer_onednn.h"
@@ -352,7 +352,7 @@ static rg_status describe_weights(const job *j, const rg_tensor_desc *w, int64_t
     return describe(j, &transposed, transposed.rank, memory);
 }
 
-/* Binds what the plan wants: a tensor of its own, in its layout. */
+/* Binds what the plan needs: a tensor of its own, in its layout. */
 static rg_status use_wanted(job *j, int argument, dnnl_query_t query)
 {
     const dnnl_primitive_desc_t plan = j->row->gradient ? j->backward : j->forward;

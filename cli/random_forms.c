@@ -134,7 +134,7 @@ static rg_status make_batch(batch *b, bool neighbours)
     return RG_OK;
 }
 
-/* A shared tensor stands in several entries. */
+/* A shared tensor is in several entries. */
 static void destroy_row(rg_tensor *row[], int64_t images)
 {
     for (int64_t n = 0; n < images; n++) {

@@ -45,7 +45,7 @@ typedef struct rg_net_value {
     bool leaf;               /* no forward node reads it: it has no gradient */
     bool taken;              /* of a parameter: a node assigns it, and no other reads it */
     bool assigned;           /* a node assigns it */
-    bool needed;             /* it depends on what a gradient is wanted of */
+    bool needed;             /* it depends on a value whose gradient is wanted */
     bool reached[RG_NET_PASSES];
     char name[32]; /* of a source or parameter */
 } rg_net_value;

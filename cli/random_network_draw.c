@@ -207,7 +207,7 @@ void rg_net_forget(rg_net_draw *d, int32_t count)
 
 static const char *draw_name(rg_net_draw *d)
 {
-    /* Those that plans fuse stand here more often. */
+    /* Those that plans fuse are listed more often. */
     static const char *const names[] = {
         "softmax",    "neuron",       "neuron",         "neuron",     "neuron",
         "slice",      "concat",       "reshape",        "reshape",    "transpose",

@@ -80,7 +80,7 @@ static bool draw_group_norm(rg_net_draw *d)
     return true;
 }
 
-/* Labels as the kind wants them, and whether predictions of this range will do. */
+/* Labels as the kind requires, and whether predictions of this range will do. */
 static bool draw_loss_kind(rg_net_draw *d, bool *classes, double *low, double *high)
 {
     static const char *const kinds[] = { "softmax_cross_entropy",

@@ -23,7 +23,7 @@ typedef void random_run(child *c, int which, int64_t number);
  * further entry with a function of its own. */
 typedef struct subject {
     const char *name;
-    const rg_op_test *test; /* NULL: a network, which shrinks and tells its failures itself */
+    const rg_op_test *test; /* NULL: a network, which shrinks and reports its failures itself */
     random_run *run;
 } subject;
 

@@ -45,7 +45,7 @@ typedef struct rg_random_shared {
 } rg_random_shared;
 rg_random_shared *rg_random_share(void);
 
-/* Forks; the child calls `work` and exits. Where it ends without an outcome, `said` tells how. A
+/* Forks; the child calls `work` and exits. Where it ends without an outcome, `said` says how. A
  * quiet child writes nothing. */
 rg_status rg_random_fork(rg_random_shared *shared, bool quiet,
                          void (*work)(void *context, rg_random_shared *shared), void *context);

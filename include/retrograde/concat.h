@@ -4,7 +4,7 @@
  *  Concat: tensors joined along an axis.
  *
  *      y   = x0, then x1, … along the axis
- *      dxi = the slice of dy where xi stands
+ *      dxi = the slice of dy that xi occupies
  *
  *  With `multiple` above 1 every source takes up a multiple of `multiple` indices of the axis, and
  *  zeros fill what is missing. MPS concatenates channels in this way, with a multiple of 4.

@@ -68,9 +68,9 @@ typedef struct rg_dataset_options {
         width; /**< of images in PNG, JPEG and WebP files: they are resized until they just
                     cover this size (bilinear with antialiasing, as in Pillow), and cut
                     to its middle. 0 and 0 (default): all have the size of the first */
-    int64_t memory_bytes; /**< such images are decoded once, when the set is opened, if
-                               together they have so many bytes at most; more are decoded when
-                               they are needed (default 256 MiB) */
+    int64_t memory_bytes; /**< such images are decoded once, when the set is opened, if the most
+                               bytes that they have together; more are decoded when they are needed
+                               (default 256 MiB) */
     /** Called with sentences about files that are skipped, classes without images, and images that
      *  cannot be used, before the call returns (default NULL). */
     void (*say)(void *context, const char *sentence);
@@ -222,7 +222,7 @@ typedef struct rg_batch {
                                  Pixels of masks that do not count are RG_DATASET_IGNORED */
     const void *values;     /**< (count, targets) of the descriptor's dtype, for labels and values;
                                  else NULL */
-    const int64_t *indices; /**< (count): where each image stands in the set */
+    const int64_t *indices; /**< (count): the index of each image in the set */
     int64_t count;          /**< of images; less than a batch at the end of an epoch; with `most` of
                                  the descriptor, those of the part, perhaps none */
     int64_t epoch;          /**< from 0 */

@@ -11,7 +11,7 @@
  *      dw(o, k) = alpha sum over i of g(i, o) x(i, k)
  *
  *  An input may have several indices: the last dimensions of x, as many as w has besides its
- *  outputs. What stands before them are rows. In y all of them have length 1 but the last, which
+ *  outputs. The dimensions before them are rows. In y all of them have length 1 but the last, which
  *  is that of the outputs.
  *
  *      x (rows, in)      w (out, in)          ->  y (rows, out)         a matrix

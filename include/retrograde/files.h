@@ -61,9 +61,10 @@ RG_API rg_status rg_kernel_load(rg_device *device, const char *path, rg_kernel *
  *       "results": [{"name": "dw", "value": ["g", 1]}], "states": [{"name": "s", "node": "fc"}],
  *       "assignments": [["w", ["step", 0]]], "stops": [], "gradients": [["w", ["g", 1]]]}
  *
- *  A value is the name of a source or parameter, ["label", output] of a node that stands before, or
- *  a constant; null stands for one that is not given. A gradient node has its descriptor, x and y
- *  from its forward node where they are left out. Handles and data sources are not part of it. */
+ *  A value is the name of a source or parameter, ["label", output] of a node that comes before,
+ *  or a constant; null stands for one that is not given. A gradient node has its descriptor, x
+ *  and y from its forward node where they are left out. Handles and data sources are not part of
+ *  it. */
 RG_API size_t rg_graph_to_json(const rg_graph *graph, char *text, size_t capacity);
 
 /** Makes the graph that `length` bytes of JSON describe, 64 MiB at most; what is unknown, of the

@@ -11,7 +11,7 @@
  *  Of a parameter, with half the regularization_scale as factor, it is the l2 term of a loss.
  *
  *  rg_kernel_forward_batch takes many gradients at once: up to 32 dense ones take two launches.
- *  Their results may be neighbours in one tensor, views of rank 0, as grad_scale wants them. */
+ *  Their results may be neighbours in one tensor, views of rank 0, as grad_scale reads them. */
 #ifndef RETROGRADE_GRAD_NORM_H
 #define RETROGRADE_GRAD_NORM_H
 

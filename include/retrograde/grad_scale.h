@@ -23,7 +23,7 @@
  *  A new scale that would be 0 or not finite, or whose inverse would, is left out: the scale stays.
  *
  *  **The step.** With `stepped`, new_step is step + 1, or step where a gradient has overflowed: the
- *  number that adam wants, on the device.
+ *  number that adam reads, on the device.
  *
  *  Each result may be the tensor of the same name that is read. Neither has a gradient. */
 #ifndef RETROGRADE_GRAD_SCALE_H

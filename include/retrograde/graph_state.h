@@ -81,8 +81,8 @@ RG_API int32_t rg_plan_source_states(const rg_plan *plan);
 RG_API const char *rg_plan_source_state_name(const rg_plan *plan, int32_t index);
 RG_API uint64_t rg_plan_source_state_reads(const rg_plan *plan, int32_t index);
 
-/** As rg_plan_prepare() for sources of these shapes and these states, whose shapes and descriptors
- *  matter, not their elements. Both arrays have the lengths that the plan tells. */
+/** As rg_plan_prepare() for sources of these shapes and these states, whose shapes and
+ *  descriptors matter, not their elements. Both arrays have the lengths that the plan reports. */
 RG_API rg_status rg_plan_prepare_with_states(rg_plan *plan, const rg_tensor_desc sources[],
                                              int64_t sources_count, rg_state *const states[],
                                              int64_t states_count);

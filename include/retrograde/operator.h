@@ -42,11 +42,11 @@ typedef struct rg_operator_info {
     const char *domain; /**< "MPS", "ai.onnx", "com.microsoft", … */
     const char *op;     /**< the op that does the work; of several, the main one */
     bool gradient;      /**< whether it is the gradient of an op */
-    int32_t inputs;     /**< how many there can be, at most; so many may be given to run */
+    int32_t inputs;     /**< how many there can be, at most, also when run is called */
     int32_t outputs;
 } rg_operator_info;
 
-/** The number of names, and one of them; RG_INVALID_ARGUMENT if there are not so many. */
+/** The number of names, and one of them; RG_INVALID_ARGUMENT if the index is out of range. */
 RG_API int32_t rg_operator_count(void);
 RG_API rg_status rg_operator_get(int32_t index, rg_operator_info *info);
 

@@ -4,8 +4,8 @@
  *  Padding: where the windows of a pooling or a convolution lie on an image, and how many there
  *  are.
  *
- *  Along one axis, with n pixels, a window of k taps that stand d apart, and a step s from one
- *  window to the next:
+ *  Along one axis, with n pixels, a window of k taps that are d apart, and a step s from one window
+ *  to the next:
  *
  *      K = (k - 1) d + 1                   the pixels that a window spans
  *      tap p of window i is at             i s - before + p d,  0 <= p < k

@@ -79,7 +79,7 @@ RG_API rg_pool_desc rg_pool_desc_mps_node(rg_pool_kind kind, int32_t size, bool 
  *  other value passes no gradient. Average: the gradient reads dy alone. L2: it reads x and y.
  *  Their states contain no tensors.
  *
- *  With `indices` there is a second output (n, oh, ow, c) of i64: where in x the maximum stands,
+ *  With `indices` there is a second output (n, oh, ow, c) of i64: the index of the maximum in x,
  *  counted as ONNX does in the order (n, c, h, w), or (n, c, w, h) for a storage_order of 1,
  *  whatever the strides of x; -1 where a virtual 0 won, or no pixel was there. The gradient then
  *  reads the indices alone, y[1], from any source; dy has one entry. An index that is no pixel

@@ -36,8 +36,8 @@ RG_API rg_reshape_desc rg_reshape_desc_default(void);
  *
  *      x (any shape)  ->  y (dims)
  *
- *  The gradient reads nothing but dy, and its state holds no tensors; x, dx or the state tell the
- *  shape of the source. */
+ *  The gradient reads nothing but dy, and its state holds no tensors; x, dx or the state give
+ *  the shape of the source. */
 RG_API rg_status rg_reshape_create(rg_device *device, const rg_reshape_desc *desc,
                                    rg_kernel **kernel);
 

@@ -42,7 +42,7 @@ RG_API rg_slice_desc rg_slice_desc_default(void);
  *      x (any shape)  ->  y (length0, length1, …)
  *
  *  An element outside of x is refused. The gradient reads nothing but dy, and its state holds no
- *  tensors; x, dx or the state tell the shape of the source. */
+ *  tensors; x, dx or the state give the shape of the source. */
 RG_API rg_status rg_slice_create(rg_device *device, const rg_slice_desc *desc, rg_kernel **kernel);
 
 #ifdef __cplusplus

@@ -91,7 +91,7 @@ typedef struct rg_replay_args {
     int64_t fault_count;
 } rg_replay_args;
 
-/* Whether the tensor's elements lie as the host's do. */
+/* Whether the tensor's elements have the order of the host's. */
 static inline bool rg_copy_is_dense(const rg_copy_args *args)
 {
     int64_t stride = 1;
@@ -108,7 +108,7 @@ typedef struct rg_backend_submission {
     const char *entries; /* contiguous */
     size_t bytes;
     int64_t moved_bytes; /* by all entries */
-    bool has_handler;    /* somebody is told of its end, and may never wait for it */
+    bool has_handler;    /* a handler is called at its end, so that a wait may never come */
 
     /* Words that kernels set, in memory of the device; the backend clears them first. The CPU ends
      * a submission at the first fault; a GPU has launched what follows already. */

@@ -17,9 +17,9 @@ typedef struct rg_sweep {
 
 rg_sweep rg_sweep_make(const rg_tensor_desc *const descs[], int tensors);
 
-/* Joins rows of at most `most` elements in which tensor `repeated` is the same while the others go
- * on: a row and a piece then have whole periods, at whose starts `repeated` stands where it stood.
- * Returns the elements of a period; 0: nothing is joined. */
+/* Joins rows of at most `most` elements in which tensor `repeated` is the same while the others
+ * go on: a row and a piece then have whole periods, at whose starts `repeated` is at the same
+ * offset again. Returns the elements of a period; 0: nothing is joined. */
 int64_t rg_sweep_join_repeats(rg_sweep *sweep, int tensors, int repeated, int64_t most);
 
 /* Units of the whole sweep. */

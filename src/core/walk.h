@@ -37,7 +37,7 @@ rg_walk rg_walk_around(const rg_tensor_desc *const descs[], int tensors, int32_t
 #define RG_HOST_DEVICE
 #endif
 
-/* Where index `i` of the walk stands in each tensor. */
+/* The offset of index `i` of the walk in each tensor. */
 static inline RG_HOST_DEVICE void rg_walk_offsets(const rg_walk *walk, int tensors, int64_t i,
                                                   int64_t offsets[])
 {

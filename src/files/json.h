@@ -30,7 +30,7 @@ typedef struct rg_json_value {
     struct rg_json_value *first, *next; /* the first of these; the next one beside this value */
 } rg_json_value;
 
-/* How deep arrays and objects may stand in each other. */
+/* How deep arrays and objects may be nested. */
 enum { RG_JSON_DEPTH = 64 };
 
 typedef struct rg_json {

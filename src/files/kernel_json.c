@@ -22,7 +22,7 @@ enum { NAME_SIZE = 128, ELEMENT_SIZE = 64, VALUE_SIZE = 1024 };
 typedef struct writer {
     rg_text *to;
     char open[NAME_SIZE]; /* the groups that are open, "a.b." */
-    bool first;           /* nothing stands yet in the innermost object */
+    bool first;           /* the innermost object is still empty */
 } writer;
 
 static void begin_member(writer *w, const char *name, size_t length)
@@ -196,7 +196,7 @@ static rg_status read_field(const reader *r, const rg_field *field, const char *
     return status == RG_OK ? RG_OK : rg_json_fail(r->json, value->at, "%s", rg_error_text());
 }
 
-/* `prefix` is "" or "group."; groups stand no deeper than the tables of fields do. */
+/* `prefix` is "" or "group."; groups are nested no deeper than the tables of fields. */
 static rg_status read_fields(const reader *r, const rg_field *table, const char *prefix,
                              const rg_json_value *object)
 {

@@ -193,7 +193,7 @@ RG_PRIVATE_API rg_status rg_npy_start(const unsigned char start[RG_NPY_START], s
     return RG_OK;
 }
 
-/* Reads what stands before the dictionary; `length` is that of the dictionary. */
+/* Reads what comes before the dictionary; `length` is that of the dictionary. */
 static rg_status read_preamble(rg_input *input, size_t *length)
 {
     unsigned char start[RG_NPY_START], size[4] = { 0 };
@@ -336,8 +336,8 @@ static size_t write_header(const rg_tensor_desc *desc, rg_dtype dtype, char *to)
     return whole;
 }
 
-/* Widens `count` bf16 values that stand at the end of `data` to f32 from its start. Writing never
- * overtakes reading: f32 i ends at 4 i + 4 <= 2 count + 2 i + 2, where bf16 i ends. */
+/* Widens `count` bf16 values at the end of `data` to f32 from its start. Writing never overtakes
+ * reading: f32 i ends at 4 i + 4 <= 2 count + 2 i + 2, where bf16 i ends. */
 static void widen(char *data, size_t count)
 {
     const char *from = data + 2 * count;

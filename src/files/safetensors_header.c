@@ -199,7 +199,7 @@ static rg_status read_tensors(rg_safetensors *file)
 {
     const rg_json_value *root = file->json.root;
     void *tensors, *sorted;
-    file->capacity = root->count; /* each stands in the header, so this follows its size */
+    file->capacity = root->count; /* each is in the header, so this follows its size */
     RG_TRY(rg_allocate_zero(&file->allocator, file->capacity * sizeof(rg_safetensors_tensor),
                             &tensors));
     file->tensors = tensors;

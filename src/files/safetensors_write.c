@@ -4,8 +4,8 @@
  *
  *      {"__metadata__":{"step":"12"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}
  *
- *  The format has no gaps between tensors, so they are aligned by their order: large elements stand
- *  before small ones. */
+ *  The format has no gaps between tensors, so they are aligned by their order: large elements
+ *  come before small ones. */
 #include "files/json.h"
 #include "files/safetensors_format.h"
 #include "files/tensor_pieces.h"

@@ -50,8 +50,8 @@ static void set_reads(rg_sequence *s, rg_step *step)
         step->y[i] = reads & (uint32_t)RG_READS_Y << i ? forward->out[i] : -1;
 }
 
-/* Whether a gradient at `at` can read what descriptor `desc` wants beyond what the step's kernel
- * reads. */
+/* Whether a gradient at `at` can read what descriptor `desc` requires beyond what the step's
+ * kernel reads. */
 static bool may_read(const rg_sequence *s, int32_t at, const rg_step *step, const any_desc *desc)
 {
     const uint32_t more =
@@ -120,7 +120,8 @@ static bool gradients_pair(const rg_sequence *s, int32_t before, int32_t after, 
     return true;
 }
 
-/* Whether gradients of `at` may read what `desc` wants, where the gradients before them stand. */
+/* Whether gradients of `at` may read what `desc` requires, at the position of the gradients
+ * before them. */
 static bool gradients_may_read(const rg_sequence *s, int32_t at, const any_desc *desc)
 {
     int32_t i, link = -1;
@@ -238,8 +239,8 @@ static rg_status fuse_bias(rg_sequence *s, int32_t at)
     return RG_OK;
 }
 
-/* A neuron that stays alone reads y in its gradient where that tells the slope, so that x need not
- * be kept: y can take its place. */
+/* A neuron that stays alone reads y in its gradient where the slope follows from it, so that x
+ * need not be kept: y can take its place. */
 static rg_status read_from_y(rg_sequence *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];

@@ -182,8 +182,8 @@ static rg_status check_gradient(const rg_graph *graph, const rg_gradient_parts *
                    have, want);
 }
 
-/* The inputs of the forward pass that a gradient may be without: those that it does not read, where
- * a state that runs are given tells their shapes. */
+/* The inputs of the forward pass that a gradient may be without: those that it does not read,
+ * where a state that runs are given defines their shapes. */
 static uint32_t optional_inputs(const rg_gradient_parts *parts)
 {
     if (parts->given == NULL)

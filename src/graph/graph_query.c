@@ -193,7 +193,7 @@ size_t rg_graph_describe(const rg_graph *graph, char *text, size_t capacity)
 
 /* ---- equality ---- */
 
-/* Whether two values stand for the same in their graphs. */
+/* Whether two values are the same in their graphs. */
 static bool same_value(const rg_value *a, const rg_value *b)
 {
     if (a == NULL || b == NULL)

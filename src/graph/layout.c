@@ -77,7 +77,8 @@ static void constant_shape(const rg_plan *plan, int32_t value, rg_tensor_desc de
     descs[value] = rg_tensor_desc_dense(like->dtype, like->rank, like->dims);
 }
 
-/* The nodes of the graph, before anything is made of them: mistakes are told by their names. */
+/* The nodes of the graph, before anything is made of them: mistakes are reported with their
+ * names. */
 static rg_status find_shapes(rg_sequence *s)
 {
     const rg_plan *plan = s->plan;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The builders of every op, from ops.def. Names stand in parentheses: there are macros, too. */
+/* The builders of every op, from ops.def. Names are in parentheses: there are macros, too. */
 #include "graph/graph.h"
 
 #include <retrograde/nodes.h>

@@ -25,7 +25,7 @@ typedef struct rg_step {
     int32_t in[RG_MAX_INPUTS], out[RG_MAX_INPUTS]; /* x and y; of a gradient dy and dx */
     int32_t source[RG_MAX_INPUTS];                 /* of a gradient: x, for their shapes */
     int32_t x[RG_MAX_INPUTS], y[RG_MAX_OUTPUTS];   /* what it is handed of them */
-    bool keeps;                                    /* a forward step whose state a gradient wants */
+    bool keeps;                                    /* a forward step whose state a gradient reads */
     bool gone;                   /* part of another step now: rg_sequence_compact() takes it away */
     bool shown;                  /* its state is asked for: it stays, and is that of the node */
     uint64_t add;                /* of a gradient: bit i: out[i] is base[i] with dx added into it */
@@ -216,7 +216,7 @@ rg_tensor *rg_plan_find_parameter(const rg_plan *plan, const char *name);
 
 /* ---- placement.c ---- */
 
-/* Something that wants `bytes` from step `first` to step `last`. */
+/* Something that needs `bytes` from step `first` to step `last`. */
 typedef struct rg_claim {
     size_t bytes, offset;
     size_t best; /* the offset of the best try so far */
@@ -278,7 +278,7 @@ rg_status rg_sequence_fit(rg_sequence *sequence, size_t budget);
 
 /* ---- claims.c ---- */
 
-/* What wants storage: values, then the tensors of states in the order of their steps. */
+/* What needs storage: values, then the tensors of states in the order of their steps. */
 typedef struct rg_claims {
     rg_claim *list;
     int32_t count, values; /* in all; for values alone */
@@ -379,7 +379,7 @@ rg_status rg_plan_note_states(rg_plan *plan, const int32_t step_of[]);
 
 /* ---- parameter_source.c ---- */
 
-/* The gradient that a parameter's data source wants after each run; NULL: none. */
+/* The gradient that a parameter's data source reads after each run; NULL: none. */
 rg_value *rg_value_updates_by(const rg_value *parameter);
 /* Loads the parameters of a new plan, but for those that it shares with another one. */
 rg_status rg_plan_load_new(rg_plan *plan);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* What a plan tells: its steps, its storage, shapes, states, and how often sources are read. */
+/* What a plan reports: its steps, its storage, shapes, states, and how often sources are read. */
 #include "graph/plan.h"
 
 /* ---- steps and values as the last layout has them ---- */

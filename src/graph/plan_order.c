@@ -22,7 +22,7 @@ static void visit_read(void *context, rg_value *value)
     }
     r->seen[r->seen_count++] = value;
     r->d->readers[value->id] += r->amount;
-    const rg_value *made = value; /* of a constant: what tells its shape */
+    const rg_value *made = value; /* of a constant: what defines its shape */
     while (made->kind == RG_VALUE_CONSTANT)
         made = made->like;
     if (made->node != NULL && r->d->step_of[made->node->id] < 0)

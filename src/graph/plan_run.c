@@ -194,7 +194,7 @@ static rg_status gather_all(rg_plan *plan, rg_commands *commands, rg_tensor *con
                  rg_plan_source_name(plan, i));
         descs[i] = pieces[i]->desc;
     }
-    RG_TRY(rg_plan_prepare_given(plan, descs, given, who)); /* tells how often sources are read */
+    RG_TRY(rg_plan_prepare_given(plan, descs, given, who)); /* reports how often sources are read */
     for (int32_t i = 0; i < plan->sources_count; i++) {
         const uint64_t reads = rg_plan_source_reads(plan, i);
         if (wholes[i] != NULL && reads > 1)

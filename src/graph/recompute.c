@@ -166,7 +166,7 @@ static void insert(rg_sequence *s, int32_t at, const rg_step *step)
     }
 }
 
-/* Runs the steps of a chain again before step `at`; what stands from there on reads their
+/* Runs the steps of a chain again before step `at`; what comes from there on reads their
  * results. `inserted` counts the new steps. */
 static rg_status insert_repeated_steps(rg_sequence *s, const chain *c, int32_t at,
                                        int32_t *inserted)

@@ -214,8 +214,8 @@ rg_status rg_sequence_views(rg_sequence *s)
 
 /* ---- sums of gradients ---- */
 
-/* Whether any step from `from` on, but for `sum`, reads what has the storage of `value`. Lists of
- * readers run from the last step to the first here: the first other reader tells. */
+/* Whether any step from `from` on, but for `sum`, reads what has the storage of `value`. Lists
+ * of readers run from the last step to the first here: the first other reader decides. */
 static bool is_read_from(rg_links *links, int32_t value, int32_t from, int32_t sum)
 {
     int32_t at = -1, reader;
@@ -360,7 +360,7 @@ static int by_first(const void *a, const void *b)
 }
 
 /* Finds the first step of each kernel, in a list that is sorted by hashes: two kernels with one
- * hash stand in one run of it, and are distinguished. */
+ * hash are adjacent in it, and are distinguished. */
 static void find_batch_leaders(batched list[], int32_t count)
 {
     for (int32_t begin = 0; begin < count;) {
@@ -375,7 +375,7 @@ static void find_batch_leaders(batched list[], int32_t count)
     }
 }
 
-/* Steps of one kernel stand next to each other, in the order in which kernels come first. */
+/* Steps of one kernel are adjacent, in the order in which kernels come first. */
 static rg_status gather(rg_sequence *s, int32_t first, int32_t last)
 {
     const int32_t count = last - first + 1;

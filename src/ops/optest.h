@@ -28,7 +28,7 @@ typedef struct rg_fill {
     double low, high;
     double (*at)(int64_t i);
     double step;     /* rounded down to multiples of it */
-    double spread;   /* scaled by up to so many powers of ten, up or down */
+    double spread;   /* scaled by up to this many powers of ten, up or down */
     double special;  /* this share is NaN, infinite or zero */
     uint32_t repeat; /* bit d: the same along dimension d */
 } rg_fill;

@@ -34,7 +34,7 @@ static int compare(const void *a, const void *b)
         return has_address(x) ? 1 : -1;
     if (begin_of(x) != begin_of(y))
         return begin_of(x) < begin_of(y) ? -1 : 1;
-    const rg_access *p = a, *q = b; /* the same tensors stand together */
+    const rg_access *p = a, *q = b; /* the same tensors are adjacent */
     if (x != y)
         return (uintptr_t)x < (uintptr_t)y ? -1 : 1;
     if (p->written != q->written)

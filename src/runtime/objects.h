@@ -49,7 +49,7 @@ typedef struct rg_storage {
     void (*release)(void *context);
     void *context;
     struct rg_storage *block; /* of a committed temporary */
-    /* Of a temporary that is not committed: where its range lies, and the range's offset. */
+    /* Of a temporary that is not committed: the address of its range, and the range's offset. */
     struct rg_submission *submission;
     size_t offset;
     bool is_heap; /* see rg_heap_create */
@@ -91,7 +91,7 @@ rg_status rg_tensor_copy_args(const rg_tensor *tensor, void *host, size_t bytes,
 
 /* A pointer of an entry whose value is known when the submission is committed. */
 typedef struct rg_relocation {
-    size_t at;           /* where the pointer stands in the entries */
+    size_t at;           /* the offset of the pointer in the entries */
     rg_storage *storage; /* NULL: scratch, or a fault word */
     size_t offset;       /* in the storage, in the heap, or after it among the fault words */
     bool is_fault;

@@ -12,8 +12,8 @@
 enum { COLUMN_PIECE = 128 };
 
 /* A unit is a block of adjacent groups. It is read row by row (element j of every group of the
- * block), so that memory is read in long runs; what belongs to each group, such as its sum,
- * stands in an array. */
+ * block), so that memory is read in long runs; what belongs to each group, such as its sum, is
+ * in an array. */
 typedef struct columns {
     const char *in[2];
     char *out;
@@ -23,7 +23,7 @@ typedef struct columns {
     bool dense, add, stream;
 } columns;
 
-/* One vector of groups, of which the first stands at `data`. */
+/* One vector of groups, of which the first is at `data`. */
 RG_INLINE vreal load_groups(const char *data, int64_t across, const int n, const rg_dtype T,
                             bool dense)
 {

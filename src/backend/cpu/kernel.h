@@ -100,10 +100,10 @@ RG_INLINE int64_t least(int64_t a, int64_t b)
 /* Not always_inline: passed as functions, formulas are inlined by optimization alone. */
 #define RG_FORMULA static inline __attribute__((unused))
 
-/* A formula on single elements, and the loop that applies it: out = formula(k, a, b) over `count`
- * neighbours; a and b are of type `from`, out of type `to`. Pairs of vectors first, then what is
- * left. Where `from` and `to` differ, a and b stand in the order of pairs of `to`, and `stream`
- * wants an aligned `out`. */
+/* A formula on single elements, and the loop that applies it: out = formula(k, a, b) over
+ * `count` neighbours; a and b are of type `from`, out of type `to`. Pairs of vectors first, then
+ * what is left. Where `from` and `to` differ, a and b are in the order of pairs of `to`, and
+ * `stream` wants an aligned `out`. */
 typedef vreal rg_formula(const void *k, vreal a, vreal b);
 
 typedef struct sweep_data {

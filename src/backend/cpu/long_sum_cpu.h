@@ -41,7 +41,7 @@ RG_INLINE int64_t long_sums_end_run(long_sum total[], vreal run[], const int cou
     return RG_CHAIN_RUN;
 }
 
-/* A chain of additions that is cut into runs. The caller adds to `run` and tells how often. */
+/* A chain of additions that is cut into runs. The caller adds to `run` and counts the additions. */
 typedef struct long_chain {
     long_sum sum;
     vreal run;

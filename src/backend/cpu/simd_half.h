@@ -18,7 +18,7 @@ RG_INLINE vreal vreal_of_bf16(vhalf bits)
 #endif
 }
 
-/* The upper 16 bits are those of the bf16; what stands below is to be cut off. */
+/* The upper 16 bits are those of the bf16; the lower bits are to be cut off. */
 RG_INLINE vuint vround_bf16(vreal a)
 {
     const vuint bits = (vuint)a, rounded = bits + 0x7fff + (bits >> 16 & 1);

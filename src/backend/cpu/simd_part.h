@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Loads and stores of less than a vector, 0 < n <= VLEN elements, and of elements that stand apart.
+/* Loads and stores of less than a vector, 0 < n <= VLEN elements, and of elements that are apart.
  */
 #ifndef RG_CPU_SIMD_PART_H
 #define RG_CPU_SIMD_PART_H
@@ -98,7 +98,7 @@ RG_INLINE void vstore_partial(void *data, int64_t i, int n, const rg_dtype T, vr
 #endif
 }
 
-/* VLEN elements, or n, that stand `step` apart. */
+/* VLEN elements, or n, that are `step` apart. */
 RG_OUTLINE vreal vgather(const void *data, int64_t i, int64_t step, int n, rg_dtype T)
 {
     real lanes[VLEN] = { 0 };

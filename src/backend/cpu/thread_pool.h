@@ -9,7 +9,7 @@
 
 typedef struct rg_thread_pool rg_thread_pool;
 
-/* `threads` includes the calling thread; the others start with the first work that wants them, or
+/* `threads` includes the calling thread; the others start with the first work that uses them, or
  * are the caller's, if `parallel` is not NULL: it is copied. */
 rg_status rg_thread_pool_create(const rg_allocator *allocator, int32_t threads,
                                 const rg_parallel *parallel, rg_thread_pool **pool);

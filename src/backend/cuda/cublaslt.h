@@ -21,7 +21,7 @@ extern "C" {
 /* c = alpha a b, or c += alpha a b, for each of `batch` consecutive triples. All are dense: a
  * (rows, inner) or, transposed, (inner, rows); b (inner, columns) or, transposed, (columns,
  * inner); c (rows, columns). With bias, one number per column is added. With `whole`, a and b
- * are pieces of one longer product over so many elements: each of the batch begins `inner`
+ * are pieces of one longer product over `whole` elements: each of the batch begins `inner`
  * further on. All members are alike, so that it has no padding bytes. */
 typedef struct rg_product {
     int64_t dtype; /* rg_dtype, f32, f64, f16 or bf16 */

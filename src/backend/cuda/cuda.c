@@ -109,7 +109,7 @@ static void replay(const void *args, const rg_cuda_target *target)
 {
     const rg_replay_args *k = args;
     if (k->captured == NULL || cudaGraphLaunch(k->captured, target->stream) != cudaSuccess)
-        return; /* CUDA's last error tells */
+        return; /* see CUDA's last error */
     if (k->fault_count > 0)
         (void)cudaMemcpyAsync(k->merged, k->faults, (size_t)k->fault_count * sizeof(uint32_t),
                               cudaMemcpyDeviceToDevice, target->stream);

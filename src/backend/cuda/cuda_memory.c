@@ -24,7 +24,7 @@ rg_status rg_cuda_allocate(void *context, size_t size, void **pointer)
     const rg_cuda_device *device = context;
     const int before = rg_cuda_enter(device);
     cudaError_t error = take(device, size, pointer);
-    if (error == cudaErrorMemoryAllocation) { /* what the pool keeps may lie in the way */
+    if (error == cudaErrorMemoryAllocation) { /* memory that the pool keeps may be the reason */
         rg_cuda_forget_error();
         (void)cudaMemPoolTrimTo(device->pool, 0);
         error = take(device, size, pointer);

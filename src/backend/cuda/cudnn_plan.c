@@ -48,7 +48,7 @@ static cudnnDataType_t type_of(rg_dtype dtype)
     return types[dtype];
 }
 
-/* cuDNN names dimensions n, c, h, w in this order, and strides say how they lie. */
+/* cuDNN names dimensions n, c, h, w in this order, and strides give their order in memory. */
 rg_cudnn_descriptor rg_cudnn_plan_add_image(rg_cudnn_plan *plan, rg_dtype dtype, int64_t id,
                                             int64_t images, int64_t channels, const int64_t size[2])
 {

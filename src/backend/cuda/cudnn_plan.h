@@ -26,7 +26,7 @@ typedef struct rg_cudnn_plan {
     size_t workspace;
 } rg_cudnn_plan;
 
-/* The numbers by which an op's plans are told apart; those that are not used are 0. */
+/* The numbers that distinguish an op's plans; those that are not used are 0. */
 typedef struct rg_cudnn_key {
     int64_t numbers[18];
 } rg_cudnn_key;

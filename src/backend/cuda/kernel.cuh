@@ -456,7 +456,7 @@ enum { RG_CUDA_DTYPES = 4 };
         id, RG_EVERY_DTYPE(name, ##__VA_ARGS__) \
     }
 
-/* The same, with the function that tells its scratch. */
+/* The same, with the function that returns its scratch. */
 #define RG_CUDA_ROW_SCRATCH(id, name, scratch)            \
     {                                                     \
         id, RG_EVERY_DTYPE(name), RG_EVERY_DTYPE(scratch) \

@@ -76,7 +76,7 @@ enum { RG_SUMS_TENSORS = 4 };
  *      rows     piece p of the sum (o) has elements c piece … of rows r rows … of `around`, with
  *               c = p % cuts, r = p / cuts
  *
- * The sum of piece p stands in part[p sums + s]; s counts all sums, those of the result. */
+ * The sum of piece p is part[p sums + s]; s counts all sums, those of the result. */
 typedef struct rg_arithmetic_sums_args {
     const void *dy, *a, *b;
     void *other;                  /* the gradient of the other operand, which has the shape of y */

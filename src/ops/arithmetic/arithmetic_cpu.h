@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Arithmetic on the CPU: what its kernels share, the elements of a row. An operand that is repeated
- * within a row is read once; others are read as they lie. */
+/* Arithmetic on the CPU: what its kernels share, the elements of a row. An operand that is
+ * repeated within a row is read once; others are read in place. */
 #ifndef RG_OPS_ARITHMETIC_CPU_H
 #define RG_OPS_ARITHMETIC_CPU_H
 

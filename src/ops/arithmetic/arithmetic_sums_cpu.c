@@ -11,8 +11,7 @@
 /* Elements of a run at most: those of a block of columns, or whole lanes of a row. */
 enum { RUN = RG_BLOCK_GROUPS };
 
-/* Scratch for what does not lie in a straight line: dy, a, b, and the gradient of the other
- * operand.
+/* Scratch for elements without one common stride: dy, a, b, and the gradient of the other operand.
  */
 typedef struct buffer {
     real data[RG_SUMS_TENSORS][RUN + VLEN];
@@ -48,8 +47,7 @@ RG_OUTLINE void spread(const rg_walk *inner, int t, char *data, int64_t first, i
 }
 
 /* Opens elements first to first + count - 1 of the inner dimensions, for index `row` of those
- * around them; outside of both the tensors stand at `from`. `offset` is set to where the row
- * stands. */
+ * around them; outside of both the tensors are at `from`. `offset` is set to that of the row. */
 RG_OUTLINE void open_run(run *x, const rg_arithmetic_sums_args *args, const int64_t from[],
                          int64_t row, int64_t offset[], int64_t first, int64_t count, rg_dtype T)
 {

@@ -14,7 +14,7 @@
 /* Vectors that a thread loads before it goes on. */
 enum { AHEAD = 2 };
 
-/* Neighbours of the inner dimensions, and where the tensors stand outside of them. */
+/* Neighbours of the inner dimensions, and the offsets of the tensors outside of them. */
 template <rg_dtype T> struct run {
     int64_t offset[RG_SUMS_TENSORS];
     int64_t first;
@@ -54,7 +54,7 @@ static __device__ __forceinline__ void put_run(const rg_arithmetic_sums_args &k,
     }
 }
 
-/* Loads what stands at index `row` of `around` and `outer_offset`. */
+/* Loads the elements at index `row` of `around` and `outer_offset`. */
 template <rg_dtype T, kind K, bool WIDE>
 static __device__ __forceinline__ void open_run(const rg_arithmetic_sums_args &k,
                                                 const int64_t outer_offset[RG_SUMS_TENSORS],

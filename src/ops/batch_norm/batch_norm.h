@@ -24,7 +24,7 @@ typedef struct rg_batch_norm_parts_args {
     rg_channels shape; /* tensor x */
 } rg_batch_norm_parts_args;
 
-/* Of pointers that are not needed some valid one stands in. Tensors of channels have a step. */
+/* A pointer that is not needed is replaced by a valid one. Tensors of channels have a step. */
 typedef struct rg_batch_norm_merge_args {
     const void *partial;
     void *moments;                     /* real, (RG_NORM_MOMENTS, channels) */

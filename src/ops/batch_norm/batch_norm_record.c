@@ -178,7 +178,7 @@ rg_status rg_batch_norm_record_sums(rg_call *call, const rg_batch_norm_tensors *
     return rg_record(call, &launch);
 }
 
-/* A gradient of channels that may be wanted, with a tensor to stand in if it is not. */
+/* A gradient of channels that may be wanted, with a tensor that replaces it if it is not. */
 static rg_batch_norm_result result_of(const rg_call *call, int32_t input, const rg_tensor *any,
                                       const rg_tensor **tensor)
 {

@@ -29,7 +29,7 @@ enum { MEAN, VARIANCE, S, DGAMMA, DBETA, MOMENTS, SUMS, SLOTS };
  * nothing yet; an empty batch is 1. */
 enum { COUNTED, NORMALIZED, SUMMED, FINISHED };
 
-/* The tensors of one call. `any` stands in for those that there are none of. */
+/* The tensors of one call. `any` replaces those that do not exist. */
 typedef struct rg_batch_norm_tensors {
     const rg_tensor *x, *gamma, *beta, *mean, *variance, *any;
     const rg_tensor *moments, *sums;

@@ -206,7 +206,7 @@ rg_status rg_conv_partials(const rg_call *call, const rg_conv_pass *p,
     return rg_conv_temporary(call, dtype, count * (double)sums->slice_step * each + SLACK, made);
 }
 
-/* The weights in the order in which they lie in an array of partial sums; tensors: that, dw. */
+/* The weights in the order of an array of partial sums; tensors: that, dw. */
 static rg_walk walk_weights(const rg_conv_shape *s, const rg_conv_partial_sums *sums)
 {
     const int64_t dims[5] = { s->groups, s->out, s->row.window, s->column.window, s->in };

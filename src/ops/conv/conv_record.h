@@ -129,7 +129,7 @@ rg_conv_args rg_conv_args_of(const rg_call *call, const rg_conv_pass *p);
  * as 1 byte. */
 void rg_conv_set_cost(rg_launch *launch, int64_t units, int64_t bytes, double products);
 
-/* A launch of forward or data with `w` as the kernel wants it. The args begin with an rg_conv_args.
+/* A launch of forward or data with `w` as the kernel reads it. The args begin with an rg_conv_args.
  */
 rg_launch rg_conv_launch(const rg_conv_pass *p, int32_t kernel, const rg_tensor *w,
                          const void *args, size_t args_size);

@@ -136,8 +136,8 @@ RG_INLINE void draw_step(const rounds *r, const shared *first, uint64_t block, u
         draw_again(r, block, bits);
 }
 
-/* What the drawing of bits leaves time to fetch: the elements that they are for, so many bytes for
- * a step. */
+/* What the drawing of bits leaves time to fetch: the elements that they are for, in bytes for a
+ * step. */
 typedef struct fetch {
     const char *data;
     int64_t bytes;

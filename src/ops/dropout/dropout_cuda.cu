@@ -34,7 +34,7 @@ static __device__ __noinline__ uint32_t draw_exactly(uint64_t seed, uint64_t ste
     return rg_dropout_bits(seed, step, block, limit);
 }
 
-/* As rg_dropout_bits, with two halves of a word compared as they stand. */
+/* As rg_dropout_bits, with two halves of a word compared in place. */
 static __device__ __forceinline__ uint32_t draw_block(const rg_dropout_args &k,
                                                       const round_keys &keys, uint64_t block)
 {

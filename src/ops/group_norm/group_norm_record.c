@@ -31,7 +31,7 @@ rg_group_norm_shape rg_group_norm_shape_of(const rg_call *call, bool gradient)
     return s;
 }
 
-/* gamma and beta, or something that stands in. */
+/* gamma and beta, or a tensor that replaces them. */
 static void take_parameters(const rg_call *call, rg_norm_parameters *p, const rg_tensor **gamma,
                             const rg_tensor **beta)
 {

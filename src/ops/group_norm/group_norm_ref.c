@@ -6,7 +6,7 @@
 #include <math.h>
 #include <retrograde/group_norm.h>
 
-/* images x rows x groups x each, as x lies in memory. */
+/* images x rows x groups x each, in the order of x in memory. */
 typedef struct sizes {
     int64_t images, rows, groups, each;
 } sizes;
@@ -22,7 +22,7 @@ static sizes sizes_of(const rg_group_norm_desc *d, const rg_ref_tensor *x)
     return s;
 }
 
-/* Where element i of a group of an image stands. */
+/* The offset of element i of a group of an image. */
 static int64_t offset_of(sizes s, int64_t image, int64_t group, int64_t i)
 {
     return ((image * s.rows + i / s.each) * s.groups + group) * s.each + i % s.each;

@@ -11,7 +11,7 @@ template <rg_dtype T> static __device__ __forceinline__ int row_left(const row_c
     return k.each - c < VLEN<T> ? (int)(k.each - c) : VLEN<T>;
 }
 
-/* Statistics of a group whose first element stands at `at`. */
+/* Statistics of a group whose first element is at `at`. */
 template <rg_dtype T, bool FAST>
 static __device__ row_numbers<T> row_statistics(const row_call &k, const void *x, int64_t at,
                                                 int64_t step, int thread, real<T> *shared)
@@ -215,7 +215,7 @@ row_results(const rg_group_norm_gradient_args &a, const row_call &k, const row_g
     }
 }
 
-/* Joins the sums of channels that stand in `rows` rows. */
+/* Joins the sums of channels in `rows` rows. */
 template <rg_dtype T>
 static __device__ __forceinline__ void join_row_sums(const rg_group_norm_gradient_args &a,
                                                      const real<T> *sums, int rows)
@@ -233,7 +233,7 @@ static __device__ __forceinline__ void join_row_sums(const rg_group_norm_gradien
 }
 
 /* A block has `part` images, of which ROW_THREADS / threads_per_row at a time. Sums of every
- * channel stand in rows of `sums`, one for each image of these, and are joined in the end. */
+ * channel are in rows of `sums`, one for each image of these, and are joined in the end. */
 template <rg_dtype T, bool FAST, int NEURON>
 static __global__ void __launch_bounds__(ROW_THREADS)
     norm_rows_gradient(const __grid_constant__ rg_group_norm_gradient_args a,
@@ -283,7 +283,7 @@ static __global__ void __launch_bounds__(ROW_THREADS)
     join_row_sums<T>(a, sums, at_once);
 }
 
-/* Sums stand in shared memory if they fit; then, and only then, several rows can be taken at once.
+/* Sums are in shared memory if they fit; then, and only then, several rows can be taken at once.
  * By shape alone. */
 template <rg_dtype T> static void rows_gradient(const void *args, const rg_cuda_target *target)
 {

@@ -35,7 +35,7 @@ RG_INLINE void row_sums_step(const group_rows *k, const group_row *r, row_sums *
 }
 ROW_REST(row_sums)
 
-/* Sums over rows: whole pairs stand in the order of pairs. */
+/* Sums over rows: whole pairs are in the order of pairs. */
 RG_INLINE vpair load_sums(const real *from, int64_t i, const int n, const rg_dtype T)
 {
     const vpair p = load_some((const char *)(from + i), 1, n, RG_REAL, true, false);

@@ -37,7 +37,7 @@ static __device__ __forceinline__ team_thread<SLOTS> find_team(const row_call &k
     return p;
 }
 
-/* Where a row of tensor t stands. */
+/* The offset of a row of tensor t. */
 template <bool FAST>
 static __device__ __forceinline__ int64_t image_offset(const rg_channels &s, int t, int64_t image)
 {
@@ -209,8 +209,8 @@ team_parameters(const row_call &k, const team_thread<SLOTS> &p, const void *gamm
 
 /* ---- host side ---- */
 
-/* Bytes of shared memory where so many tensors are read: for copies, and for reductions. In the end
- * the sums of teams overwrite the copies. */
+/* Bytes of shared memory where `tensors` tensors are read: for copies, and for reductions. In
+ * the end the sums of teams overwrite the copies. */
 static inline int64_t team_shared(int tensors)
 {
     const int64_t values = 4 * 2 * TEAM_VECTORS * (ROW_THREADS / ROW_WARP);

@@ -31,7 +31,7 @@ static double channels(int64_t i)
 }
 
 /* Images of 19 by 17 with 2 channels near 1000, in which a large number, an infinity and a NaN
- * stand where a number to be subtracted might be looked for. */
+ * are where a number to be subtracted might be looked for. */
 static double spoilt(int64_t i)
 {
     const int64_t pixel = i / 2 % 323;

@@ -146,7 +146,7 @@ RG_INLINE class_rows class_rows_of(const rg_loss_args *k, int64_t row, const rg_
 /* Elements of a row whose e^(x - max) are kept instead of computed twice. */
 enum { KEPT_ROW = (128 << 10) / sizeof(real) };
 
-/* Where exp_sum puts element i of a row: pairs of T stand in the order in which they are loaded. */
+/* Where exp_sum puts element i of a row: pairs of T are in the order in which they are loaded. */
 RG_INLINE int64_t kept_index(int64_t i, int64_t length, const rg_dtype T)
 {
     const int64_t pair = 2 * VLEN, first = i / pair * pair, at_pair = i - first;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Losses on the CPU. Most kernels go piece by piece: elements of any tensor come as arrays of real,
- * where they are or converted, so one copy of each formula serves all storage types.
- * Softmax with class labels stands in loss_classes_cpu.c.
+ * where they are or converted, so one copy of each formula serves all storage types. Softmax with
+ * class labels is in loss_classes_cpu.c.
  *
  * The order of every sum follows from the shape: pieces of 1024 elements, in double parts of 4096
  * or rows, and then these one after the other. */

@@ -23,7 +23,7 @@ RG_INLINE int64_t view_offset(const rg_loss_view *v, int64_t i)
     return offset + i * v->strides[0];
 }
 
-/* Elements from number i on, at most `count`, that stand `step` apart. */
+/* Elements from number i on, at most `count`, that are `step` apart. */
 RG_INLINE int64_t run_of(const rg_loss_view *v, int64_t i, int64_t count, int64_t *step)
 {
     const int32_t last = v->rank - 1;

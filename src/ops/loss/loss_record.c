@@ -77,7 +77,7 @@ static rg_loss_numbers numbers_of(const rg_loss_desc *d, const extent *e)
     return n;
 }
 
-/* How rows of y and of the gradient, or of y alone, lie in memory. */
+/* The strides of rows of y and of the gradient, or of y alone. */
 static rg_softmax_shape rows_of(const rg_tensor *y, const rg_tensor *gradient)
 {
     const rg_tensor_desc *const descs[] = { &y->desc,
@@ -146,7 +146,7 @@ static rg_status record_finish(rg_call *call, rg_loss_finish_args *args, const r
     return rg_record(call, &launch);
 }
 
-/* Tensors that are not there are stood for by y. */
+/* Tensors that do not exist are replaced by y. */
 static rg_status record(rg_call *call, int32_t kernel, rg_loss_args *args, const extent *e,
                         const rg_tensor *loss, const rg_tensor *gradient, const rg_tensor *partial,
                         const rg_tensor *counts)

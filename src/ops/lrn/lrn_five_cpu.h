@@ -66,7 +66,7 @@ RG_INLINE bool is_five(const rg_lrn_shape *s)
     return s->span.before == 2 && s->span.after == 2 && s->dense;
 }
 
-/* The sums of the windows around the values `own`, which stand between those seen before and
+/* The sums of the windows around the values `own`, which are between those seen before and
  * `next`. Of the former `pairs` is kept: every value plus the one that follows it. */
 RG_INLINE vreal sum_five(vreal *pairs, vreal own, vreal next)
 {
@@ -75,7 +75,7 @@ RG_INLINE vreal sum_five(vreal *pairs, vreal own, vreal next)
     return (vbehind_two(before, *pairs) + *pairs) + vahead_two(own, next);
 }
 
-/* What stands before the first value are zeros. */
+/* Before the first value there are zeros. */
 RG_INLINE vreal first_pairs(vreal own)
 {
     const vreal zero = vset(0);

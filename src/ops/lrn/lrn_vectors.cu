@@ -36,7 +36,7 @@ static __device__ __forceinline__ void put_own(real<T> *line, const real<T> own[
         *(uint4 *)(line + e) = pack < T == RG_F64 ? RG_F64 : RG_F32 > (own + e);
 }
 
-/* Zeros on either side of the pixels of a block, and where a thread's own values stand. */
+/* Zeros on either side of the pixels of a block, and the position of a thread's own values. */
 template <rg_dtype T>
 static __device__ __forceinline__ real<T> *own_line(real<T> *shared, const pixel_cut &cut, int p,
                                                     int v)

@@ -56,7 +56,7 @@ rg_product_call rg_product_by_blocks(const rg_product_call *p)
 
 rg_status rg_product_record_blocks(rg_call *call, rg_product_call *p, const rg_tensor *panels)
 {
-    enum { UNITS = 16 }; /* or more, if there is work for so many */
+    enum { UNITS = 16 }; /* or more, if there is work for them */
     rg_product_args *k = &p->args;
     const double all = (double)k->batch.count * (double)rg_ceil_div(k->n.count, RG_PRODUCT_PANEL);
     const double share = all > 0 ? (double)k->images * (double)k->panel_count / all : 1;

@@ -62,9 +62,9 @@ static __device__ __forceinline__ void store_result(const rg_product_args &k, vo
         store<T>(c, walk_offset(k.m, 1, n) + walk_offset(k.n, 1, m), value);
 }
 
-/* ---- matrices as they lie in dense tensors: a as (m, k) or, where `a_transposed`, as (k, m), and
- * b as (k, n) or (n, k). What lies in another way goes through scratch, so that views give the bits
- * of dense tensors ---- */
+/* ---- matrices as they lie in dense tensors: a as (m, k) or, where `a_transposed`, as (k, m),
+ * and b as (k, n) or (n, k). One with other strides goes through scratch, so that views give the
+ * bits of dense tensors ---- */
 
 /* An index of a product, and the tensor of its walk that is meant. */
 struct product_index {

@@ -11,7 +11,7 @@ enum { MOVE_THREADS = 256 };
 
 /* ---- offsets ---- */
 
-/* Where index i of a walk over one tensor stands. Tensors of an image, cut along one dimension,
+/* The offset of index i of a walk over one tensor. Tensors of an image, cut along one dimension,
  * come down to a rank of 2. */
 static __device__ __forceinline__ int64_t path_offset(const rg_walk &walk, int64_t i)
 {
@@ -26,10 +26,10 @@ static __device__ __forceinline__ int64_t path_offset(const rg_walk &walk, int64
 /* What divides by the dims of a scatter. */
 struct scatter_dividers {
     small_divider by[RG_MAX_RANK];
-    bool dense; /* index i stands at i in `to` */
+    bool dense; /* index i is at i in `to` */
 };
 
-/* Where index i of a scatter stands in `to`, and, where the slice holds it, in `from`; returns
+/* The offset of index i of a scatter in `to`, and, where the slice holds it, in `from`; returns
  * whether it does. QUICK: of fewer than 2^31. */
 template <class INDEX, bool QUICK>
 static __device__ __forceinline__ bool scatter_offsets(const rg_scatter &k,

@@ -57,7 +57,7 @@ typedef struct rg_scatter_args {
 /* Tensors of one count, each in row-major order. */
 rg_move rg_move_make(const rg_tensor_desc *from, const rg_tensor_desc *to);
 
-/* Tensors of one shape, in the order in which `to` lies in memory. */
+/* Tensors of one shape, in the order of `to` in memory. */
 rg_move rg_move_make_same(const rg_tensor_desc *from, const rg_tensor_desc *to);
 
 /* `from` is the slice of `to` that begins at start[] and takes every step[]-th element. */

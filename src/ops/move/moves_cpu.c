@@ -121,7 +121,7 @@ RG_INLINE void move_units_of(const rg_move_args *k, int64_t begin, int64_t end, 
 
 /* ---- scatters ---- */
 
-/* Where index `row` of all dimensions but the last stands; whether it lies in the slice. */
+/* The offset of index `row` of all dimensions but the last; whether it is in the slice. */
 RG_INLINE bool scatter_row(const rg_scatter *s, int64_t row, int64_t *from, int64_t *to)
 {
     bool inside = true;

@@ -34,7 +34,7 @@ typedef struct channel_block {
 
 /* ---- numbers of columns ---- */
 
-/* Whether they stand in the order of pairs of T (vpair_order): where every run of elements begins
+/* Whether they are in the order of pairs of T (vpair_order): where every run of elements begins
  * with a whole pair of columns. Otherwise in the order of the columns. */
 RG_INLINE bool any_order_of(const rg_channels *s, int64_t width)
 {
@@ -93,8 +93,8 @@ RG_INLINE const void *image_at(const void *data, const rg_channels *s, int t, in
                                : any_image_at(data, s, t, image, T);
 }
 
-/* Where a row stands: data[] holds what is read, and as the last one, where it `writes`, what is
- * written. */
+/* The position of a row: data[] holds what is read, and as the last one, where it `writes`, what
+ * is written. */
 RG_INLINE channel_run run_at(const rg_channels *s, const void *const data[], const int tensors,
                              const bool writes, int64_t row, int64_t first, const rg_dtype T)
 {

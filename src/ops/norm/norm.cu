@@ -80,7 +80,7 @@ each_row(norm_rows_of<T, FAST, TENSORS> &rows, const rg_channels &s,
     }
 }
 
-/* Where row r of a thread stands in tensor t, whose first one stands at `base`. */
+/* The offset of row r of a thread in tensor t, whose first one is at `base`. */
 template <bool FAST>
 static __device__ __forceinline__ int64_t row_offset(const rg_channels &s, int t,
                                                      const norm_work &w, int64_t base, int r)
@@ -263,7 +263,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, VLEN<T> == 8 ? 2 : 3)
 
 /* ---- launches ---- */
 
-/* Shared memory of a kernel that reads so many tensors: for copies, then for a reduction. */
+/* Shared memory of a kernel that reads `tensors` tensors: for copies, then for a reduction. */
 template <rg_dtype T> static int64_t norm_shared(int tensors)
 {
     const int64_t reduction = NORM_THREADS * 2 * VLEN<T> * (int64_t)sizeof(real<T>);

@@ -8,7 +8,7 @@
 
 enum { RG_PAD_FORWARD, RG_PAD_GRADIENT, RG_PAD_GRADIENT_FILL, RG_PAD_KERNELS };
 
-/* What stands outside, by axis: all that fill is one. */
+/* What is outside, by axis: all that fill is one. */
 enum { RG_EDGE_FILL, RG_EDGE_CLAMP, RG_EDGE_MIRROR, RG_EDGE_MIRROR_EDGE };
 
 typedef struct rg_pad_axis {

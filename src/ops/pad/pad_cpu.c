@@ -5,7 +5,7 @@
 #include "backend/cpu/long_sum_cpu.h"
 #include "ops/pad/pad.h"
 
-/* Where index i of dimension d stands, of `from` (t = 0) or `to` (t = 1), in bytes. */
+/* The offset of index i of dimension d, of `from` (t = 0) or `to` (t = 1), in bytes. */
 RG_INLINE int64_t offset_of(const rg_pad_args *k, int t, int d, int64_t i, const rg_dtype T)
 {
     return i * k->strides[t][d] * (vbytes(T) / VLEN);
@@ -150,7 +150,7 @@ RG_INLINE vreal end_sum(const long_chain *sum, bool many)
     return many ? long_chain_end(sum) : sum->run;
 }
 
-/* The copies of n channels of which the first one stands at `own` in each pixel: one, or where n is
+/* The copies of n channels of which the first one is at `own` in each pixel: one, or where n is
  * 1 any number of them. */
 RG_INLINE vreal gather_of(const rg_pad_args *k, const copies *c, rg_pad_copies own, const int n,
                           const rg_dtype T)

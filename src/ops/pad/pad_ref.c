@@ -19,7 +19,7 @@ static int64_t source(rg_pad_mode mode, int64_t o, int64_t before, int64_t in)
     const bool twice = mode == RG_PAD_MIRROR_EDGE; /* an edge is visited twice */
     int64_t steps = back ? -index : index;
     if (back && twice)
-        steps--; /* 0 stands beside itself */
+        steps--; /* 0 is beside itself */
     for (; steps > 0; steps--) {
         const int64_t next = i + direction;
         if (next >= 0 && next < in) {

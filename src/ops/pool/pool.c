@@ -120,7 +120,7 @@ static rg_status check(const void *desc)
     return RG_OK;
 }
 
-/* Where rows stand in (n, h, w, c) or (h, w, c). */
+/* The dimension of rows in (n, h, w, c) or (h, w, c). */
 int32_t rg_pool_row_dim(const rg_tensor_desc *x)
 {
     return x->rank - 3;

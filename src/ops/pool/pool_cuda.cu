@@ -74,7 +74,7 @@ static grid grid_of(const rg_pool_shape *k, int64_t rows, int64_t columns, int v
     return g;
 }
 
-/* Whether vectors can be loaded wherever a pixel stands. */
+/* Whether vectors can be loaded at every pixel. */
 template <rg_dtype T> static bool pixels_aligned(const void *data, const int64_t steps[4])
 {
     bool aligned = (uintptr_t)data % 16 == 0;

@@ -187,7 +187,7 @@ RG_INLINE bool is_quick(const rg_pool_shape *k)
            k->row.window * k->column.window <= QUICK_TAPS;
 }
 
-/* Where the taps of a window stand, from the first one on. */
+/* The offsets of the taps of a window, from the first one on. */
 typedef struct tap_list {
     int64_t at[QUICK_TAPS];
     int count;

@@ -11,7 +11,7 @@
 
 #include <retrograde/pool.h>
 
-/* Where rows stand in (n, h, w, c) or (h, w, c). */
+/* The dimension of rows in (n, h, w, c) or (h, w, c). */
 int32_t rg_pool_row_dim(const rg_tensor_desc *x);
 rg_status rg_pool_place(const rg_pool_desc *d, const rg_tensor_desc *x, rg_placement *placement);
 rg_tensor_desc rg_pool_winners_desc(const rg_pool_desc *d, const rg_tensor_desc *y);

@@ -141,7 +141,7 @@ static int64_t count_explicit(const axis *a, bool ceil_mode)
     return count + (ceil_mode && leftover && start < a->size);
 }
 
-/* What stands in the header of paddings, policy by policy. `odd`: the odd pixel goes before the
+/* What the header of paddings says, policy by policy. `odd`: the odd pixel goes before the
  * image, by the remainder. */
 static void place_axis(const rg_pool_desc *d, axis *a, int64_t output, bool odd)
 {

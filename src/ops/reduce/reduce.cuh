@@ -110,7 +110,7 @@ template <class REAL> struct scanned {
     int number;
 };
 
-/* Thread `thread` of `threads` takes every so many-th of `vectors` vectors. */
+/* Thread `thread` of `threads` takes every `threads`-th of `vectors` vectors. */
 template <rg_dtype T, rg_reduce_what WHAT>
 static __device__ __forceinline__ scanned<real<T>>
 scan_vectors(const char *row, int vectors, int thread, int threads, real<T> sign)

@@ -309,7 +309,7 @@ RG_INLINE void log_softmax_gradient_rows(const rg_softmax_gradient_args *k, int6
 
 /* ---- columns ---- */
 
-/* Where a unit starts and how it goes on. Forward has one input, which then stands for both. */
+/* Where a unit starts and how it goes on. Forward has one input, which is then both. */
 RG_INLINE columns columns_of(const rg_softmax_shape *shape, const void *a, const void *b, void *out,
                              int inputs, int64_t unit, const rg_dtype T)
 {

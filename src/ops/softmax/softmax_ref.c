@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* Element j of group (o, i) stands at (o * length + j) * inner + i. */
+/* Element j of group (o, i) is at (o * length + j) * inner + i. */
 typedef struct groups {
     int64_t outer, length, inner;
 } groups;

@@ -200,7 +200,7 @@ RG_INLINE void fetch_ahead(const char *data, const rg_dtype T)
 
 /* The sum of e^(x - m) over a piece, in four vectors of lanes. They are also put into kept[],
  * unless that is NULL, 2 VLEN at a time in the order in which a pair is loaded. Meanwhile memory
- * may bring what stands at `ahead`, unless that is NULL. */
+ * may prefetch from `ahead`, unless that is NULL. */
 RG_INLINE double exp_sum(const char *x, real *kept, const char *ahead, int64_t count, real max,
                          const rg_dtype T)
 {

@@ -41,7 +41,7 @@ typedef struct softmax_plan {
     int inner;    /* adjacent threads: those of a row; or those of different columns */
     int shift;    /* inner = 1 << shift */
     int threads;  /* of a block */
-    int passes;   /* over a tile: a thread takes so many rows of odd length */
+    int passes;   /* over a tile: the rows of odd length that a thread takes */
     int elements; /* elements of a slot */
     int chunk;    /* slots */
     int64_t blocks;
@@ -93,7 +93,7 @@ static __device__ __forceinline__ group_slots find_group(const rg_softmax_shape 
     return p;
 }
 
-/* Where element e of a slot stands, from the first of its group. */
+/* The offset of element e of a slot, from the first of its group. */
 template <bool ROWS>
 static __device__ __forceinline__ int64_t slot_offset(const rg_softmax_shape &shape, int t,
                                                       int64_t slot, int elements, int e)

@@ -5,7 +5,7 @@
 
 #include <retrograde/transpose.h>
 
-/* Where element i of y stands in x; both are dense. */
+/* The index in x of element i of y; both are dense. */
 static int64_t source_index(const rg_transpose_desc *desc, const rg_ref_tensor *x,
                             const rg_ref_tensor *y, int64_t i)
 {

@@ -9,8 +9,8 @@
 
 enum { RG_UPSAMPLE_FORWARD, RG_UPSAMPLE_GRADIENT, RG_UPSAMPLE_KERNELS };
 
-/* What an output looks at: two pixels, or the nearest one. The values from RG_TAP_FLOOR on stand
- * in the order of rg_upsample_round. */
+/* What an output reads: two pixels, or the nearest one. The values from RG_TAP_FLOOR on are in
+ * the order of rg_upsample_round. */
 enum { RG_TAP_LINEAR, RG_TAP_FLOOR, RG_TAP_CEIL, RG_TAP_PREFER_FLOOR, RG_TAP_PREFER_CEIL };
 
 /* One axis: output o reads position u = (o + half) num / den - half. */

@@ -219,7 +219,7 @@ static __device__ __forceinline__ void sum_rest(const rg_upsample_args &k, const
     }
 }
 
-/* `count` rows of dy, whose taps stand in `taps`: as many at once as make LOADS loads. */
+/* `count` rows of dy, whose taps are in `taps`: as many at once as make LOADS loads. */
 template <rg_dtype T, bool WIDE, int TAPS>
 static __device__ __forceinline__ void gradient_lines(const rg_upsample_args &k, const looks<T> &c,
                                                       int64_t column, const char *line, int count,

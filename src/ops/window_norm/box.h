@@ -77,7 +77,7 @@ static inline rg_box_lines rg_box_lines_of(const rg_box_shape *s)
     return l;
 }
 
-/* All of it, where so many kinds of lines are summed, which come from one. */
+/* All of it, where `kinds` kinds of lines are summed, which come from one. */
 static inline int64_t rg_box_reals(const rg_box_lines *l, int kinds, bool gradient)
 {
     const int64_t forward = l->padded + kinds * (l->ring + l->line + l->across);

@@ -39,7 +39,7 @@ struct five_cut {
 struct five_column {
     int64_t image, channel;
     int column, first, last; /* column; rows of the band */
-    int at;                  /* where its values stand in a line */
+    int at;                  /* the position of its values in a line */
     bool lined, used, writes;
 };
 

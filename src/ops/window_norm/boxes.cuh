@@ -53,7 +53,7 @@ static __device__ __forceinline__ bool is_inside(const rg_box_shape &s, int64_t 
 
 /* ---- tiles: sums ---- */
 
-/* sum[e] of `width` vectors of V that stand `step` values apart, as sum_taps. */
+/* sum[e] of `width` vectors of V that are `step` values apart, as sum_taps. */
 template <int V, class REAL>
 static __device__ __forceinline__ void sum_vectors(const REAL *from, int step, int width,
                                                    REAL sum[V])

@@ -7,7 +7,7 @@
 #include "backend/cuda/long_sum.cuh"
 #include "ops/window_norm/span.h"
 
-/* The sum of `width` values that stand `step` apart. */
+/* The sum of `width` values that are `step` apart. */
 template <class REAL>
 static __device__ __forceinline__ REAL sum_taps(const REAL *from, int64_t step, int width)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Sums over sliding windows, see ops/window_norm/span.h. A line of values stands at each position,
- * and lines are added value by value, or joined by another rule, see moments_cpu.h. */
+/* Sums over sliding windows, see ops/window_norm/span.h. There is a line of values at each
+ * position, and lines are added value by value, or joined by another rule, see moments_cpu.h. */
 #ifndef RG_OPS_WINDOW_NORM_WINDOWS_CPU_H
 #define RG_OPS_WINDOW_NORM_WINDOWS_CPU_H
 
@@ -12,7 +12,7 @@
 /* Lines begin at multiples of this many values, and are padded to whole vectors. */
 enum { LINE_UNIT = 16 };
 
-/* The sum of `width` vectors that stand `step` apart. */
+/* The sum of `width` vectors that are `step` apart. */
 RG_INLINE vreal sum_taps(const real *from, int64_t step, const int64_t width)
 {
     vreal sum = vload_full(from, 0, RG_REAL);

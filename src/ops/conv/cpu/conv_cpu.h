@@ -118,9 +118,9 @@ typedef struct rg_conv_grouped_partials_args {
     int64_t scratch_bytes; /* grouped: of a thread */
 } rg_conv_grouped_partials_args;
 
-/* Partial sums of dw, [slice][tap][pick][channel], of groups of as many channels on either side. A
- * slice is some blocks of windows, counted through all images: so many rows by so many columns of
- * an image. A unit is a slice and RG_CONV_PERMUTE_CHANNELS channels. */
+/* Partial sums of dw, [slice][tap][pick][channel], of groups of as many channels on either side.
+ * A slice is some blocks of windows, counted through all images: `rows` rows by `columns`
+ * columns of an image. A unit is a slice and RG_CONV_PERMUTE_CHANNELS channels. */
 typedef struct rg_conv_permute_partials_args {
     const void *x, *dy;
     void *partials;
@@ -158,7 +158,7 @@ enum {
     RG_CONV_PAIR_CHANNELS = 64 /* of windows in a unit of pairs, at most */
 };
 
-/* One axis. Of tap t, phase r takes weight w_first + r - t w_step, if there is such a one. */
+/* One axis. Of tap t, phase r takes weight w_first + r - t w_step, if it exists. */
 typedef struct rg_conv_window_axis {
     int64_t outputs, inputs;
     int64_t stride, first, step, taps;
@@ -264,8 +264,8 @@ static inline bool rg_conv_permute_has(int64_t columns)
 /* Pairs of bf16 in 16 lanes, `count` results: 14, 7, 4, 2 or 1. */
 void rg_bf16_permute(const rg_conv_permute *t, int64_t columns, int64_t count);
 
-/* `rows` rows of words of RG_CONV_GROUPED_BLOCK channels, of x and of dy. Reals: column i of x is
- * tap q of window start + i - q, if there is such a one. Pairs: a row of x is `columns` pairs that
+/* `rows` rows of words of RG_CONV_GROUPED_BLOCK channels, of x and of dy. Reals: column i of x
+ * is tap q of window start + i - q, if it exists. Pairs: a row of x is `columns` pairs that
  * begin with an even column, then as many that begin one further; tap q of pair i is window pair
  * i - q / 2, and zeros lie around those of dy. All numbers are finite. */
 typedef struct rg_conv_permute_windows {
@@ -277,7 +277,7 @@ typedef struct rg_conv_permute_windows {
     int64_t offset;    /* of the vector that the picks are taken from */
 } rg_conv_permute_windows;
 
-/* Picks that are summed together: as many as the registers hold sums of, if there are so many. */
+/* Picks that are summed together: as many as the registers hold sums of, if there are that many. */
 static inline int64_t rg_conv_permute_together(int64_t channels, int64_t columns, bool many)
 {
     return channels >= 4 && (columns == 3 || many) ? 4 : 2;

@@ -163,7 +163,7 @@ static int64_t rows_per_slice(const rg_conv_shape *s)
     return rg_max(RG_CONV_ROW_RUN / rg_max(s->column.count, 1), 1);
 }
 
-/* Partial sums of so many channels, by a launch of `args`, and their join. */
+/* Partial sums of `channels` channels, by a launch of `args`, and their join. */
 static rg_status record_weights(rg_call *call, const rg_conv_pass *p, int32_t kernel,
                                 rg_conv_grouped_partials_args *args, int64_t channels)
 {

@@ -90,7 +90,7 @@ typedef struct permute_block {
     int64_t image;
     int64_t row, rows, column, columns;
     int64_t x_row, x_end, x_column, x_columns; /* rows x_row <= r < x_end */
-    int64_t start; /* of the first pixel of a row: where column 0 of x lies among the windows */
+    int64_t start; /* of the first pixel of a row: the window of column 0 of x */
 } permute_block;
 
 RG_INLINE permute_block permute_block_of(const rg_conv_permute_partials_args *k, int64_t number)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Depthwise convolution with windows of 3 by 3, all steps 1, of which there are most. A thread has
- * V neighbouring channels of some neighbouring columns and goes down rows: each pixel is loaded
- * some rows ahead, converted once, and used for all results that see it. Bits do not depend on V,
- * which is 1 where memory does not lie in vectors. */
+/* Depthwise convolution with windows of 3 by 3, all steps 1, of which there are most. A thread
+ * has V neighbouring channels of some neighbouring columns and goes down rows: each pixel is
+ * loaded some rows ahead, converted once, and used for all results that see it. Bits do not
+ * depend on V, which is 1 where memory does not consist of vectors. */
 #include "ops/conv/cuda/conv_depthwise.cuh"
 
 /* ---- forward and data ---- */

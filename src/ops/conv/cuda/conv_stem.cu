@@ -64,8 +64,8 @@ static __device__ __noinline__ void end_stem(const rg_conv_args &k, const void *
     }
 }
 
-/* Eight channels of a window where y lies in vectors and at most bias and ReLU follow; false: not
- * all are finite, and nothing is stored. */
+/* Eight channels of a window where y consists of vectors and at most bias and ReLU follow;
+ * false: not all are finite, and nothing is stored. */
 template <rg_dtype T>
 static __device__ __forceinline__ bool store_eight(const rg_conv_args &k, int64_t at, int32_t o,
                                                    float sum[8])
@@ -227,7 +227,7 @@ struct stem_partials_args {
     const uint16_t *x, *dy;
     float *partials; /* (part, out, vectors, STEM_VLEN) */
     int32_t each;    /* strips of a part */
-    bool vectors;    /* dy lies in vectors */
+    bool vectors;    /* dy consists of vectors */
 };
 
 /* Lines of STEM_OUT channels; windows that are not there are zeros. */

@@ -28,7 +28,7 @@ struct stem_grid {
     int32_t across, down, all; /* strips in a row of them, in an image, of all images */
     int32_t pairs;             /* vectors of a row of a window, an even number */
     int32_t lines, pitch;      /* rows of the image that a strip sees, vectors of each */
-    int32_t raw;               /* vectors of them as they lie in memory; 0: too many */
+    int32_t raw;               /* vectors of them in memory; 0: too many */
 };
 
 /* ---- rows of the image ---- */

@@ -111,7 +111,7 @@ typedef void conv_put_weights(const rg_conv_weights_args *k, const void *sums,
                               const rg_cuda_target *target);
 extern "C" conv_put_weights *const rg_conv_put_weights[RG_CUDA_DTYPES];
 
-/* dw from `count` dense partial sums, which lie one after the other as real. */
+/* dw from `count` dense partial sums, which are consecutive, as real. */
 typedef void conv_join_weights(const rg_conv_weights_args *k, const void *partials, int64_t count,
                                const rg_cuda_target *target);
 extern "C" conv_join_weights *const rg_conv_join_weights[RG_CUDA_DTYPES];
@@ -276,7 +276,7 @@ static inline bool conv_is_pixel(const rg_conv_axis *a)
     return a->window == 1 && a->stride == 1 && a->before == 0 && a->count == a->size;
 }
 
-/* Whether a tensor (image, row, column, channel) lies dense. */
+/* Whether a tensor (image, row, column, channel) is dense. */
 static inline bool conv_is_dense(const int64_t dims[4], const int64_t steps[4])
 {
     rg_copy_args tensor = { .rank = 4 };
@@ -293,8 +293,8 @@ static inline bool conv_is_product(const rg_conv_shape *s)
     return s->groups == 1 && conv_is_pixel(&s->row) && conv_is_pixel(&s->column);
 }
 
-/* ---- tensors as libraries and kernels for dense tensors see them: one that lies in another way
- * goes through scratch, so that views give the bits of dense tensors ---- */
+/* ---- tensors as libraries and kernels for dense tensors see them: one with other strides goes
+ * through scratch, so that views give the bits of dense tensors ---- */
 
 static inline dense_copy dense_image(scratch_arena *arena, const rg_conv_call *call,
                                      const void *data, bool aligned, bool read)

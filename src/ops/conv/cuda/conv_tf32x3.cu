@@ -47,8 +47,8 @@ static __device__ __forceinline__ void add_part(warp_tile<ROWS, COLUMNS> &c,
 
 /* ---- forward and data ---- */
 
-/* Any number of channels: k goes through taps and channels as weights lie, and `channel` is its
- * first. A thread has one of them. */
+/* Any number of channels: k goes through taps and channels in the order of weights, and
+ * `channel` is its first. A thread has one of them. */
 template <int N>
 static __device__ __forceinline__ void load_numbers(const tf32x3_conv &k, const tile_row rows[],
                                                     const tile_step &s, int first, int row_phase,
@@ -298,7 +298,7 @@ extern "C" bool rg_conv_tf32x3_merges(const rg_conv_shape *s)
     return phases > 1 && phases * s->in <= 32;
 }
 
-/* All phases of a few channels go together, as so many channels of fewer results: then windows are
+/* All phases of a few channels go together, as channels of fewer results: then windows are
  * loaded once for all of them. A result u of the axis sees windows u + low to u + high. */
 static void merge_phases(const rg_conv_axis *a, tf32x3_axis *axis)
 {
@@ -338,7 +338,7 @@ static void launch_tiles(const rg_conv_args *args, const tf32x3_conv *k,
     kernel<<<grid, THREADS, shared, target->stream>>>(*args, *k);
 }
 
-/* From dense `from` and `w`, (out, taps, in); `to` and z lie as the args say. */
+/* From dense `from` and `w`, (out, taps, in); `to` and z have the strides of the args. */
 static void run_dense(const rg_conv_args *args, bool back, const float *from, const float *w,
                       scratch_arena *arena)
 {
@@ -397,7 +397,7 @@ static void launch_partials(const tf32x3_weights *k, int parts, const rg_cuda_ta
     tf32x3_partials<M, VECTORS><<<grid, THREADS, shared, target->stream>>>(*k);
 }
 
-/* From dense x and dy; dw lies as the args say. */
+/* From dense x and dy; dw has the strides of the args. */
 static void run_weights_dense(const rg_conv_weights_args *args, const float *x, const float *dy,
                               scratch_arena *arena)
 {

@@ -5,7 +5,7 @@
  * tile, whose numbers are in shared memory, big and small ones. Tensor cores cut numbers to TF32:
  * big is the number itself, and small is what they cut off.
  *
- * Tiles in shared memory lie as tile_at says, from an address that is a multiple of 1024.
+ * Tiles in shared memory are laid out as tile_at says, from an address that is a multiple of 1024.
  *
  * The build reads the next line: see cmake/cuda.cmake.
  * RG_CUDA_FEATURES 90a */
