@@ -6,6 +6,14 @@
 
 /* ---- forward ---- */
 
+RG_INLINE vreal value_of(const kind K, const constants *k, vreal a, vreal b)
+{
+    if (K == COMPARE)
+        return compared(k, a, b);
+    const vreal r = free_value(K, k, a, b);
+    return k->bounded ? bounded_value(k, r) : r;
+}
+
 RG_INLINE void forward_row(const kind K, const constants *k, const operand *a, const operand *b,
                            result y, int64_t count, const rg_dtype T)
 {

@@ -70,7 +70,12 @@ static __device__ __forceinline__ void map_values(const constants<T> &k, real<T>
 {
 #pragma unroll
     for (int e = 0; e < N; e++)
-        a[e] = value_of(K, &k, a[e], b[e]);
+        a[e] = K == COMPARE ? compared(&k, a[e], b[e]) : free_value(K, &k, a[e], b[e]);
+    if (!k.bounded)
+        return;
+#pragma unroll
+    for (int e = 0; e < N && K != COMPARE; e++)
+        a[e] = bounded_value(&k, a[e]);
 }
 
 template <rg_dtype T, kind K, int N>

@@ -63,12 +63,10 @@ RG_FORMULA_INLINE vreal compared(const RG_OF(constants) * k, vreal a, vreal b)
     return vselect((a == b) | (vabs(a - b) <= vset(k->threshold)), vset(equal), vset(1 - equal));
 }
 
-RG_FORMULA_INLINE vreal value_of(const kind K, const RG_OF(constants) * k, vreal a, vreal b)
+/* y, from what it is before the bounds; NaN stays. */
+RG_FORMULA_INLINE vreal bounded_value(const RG_OF(constants) * k, vreal r)
 {
-    if (K == COMPARE)
-        return compared(k, a, b);
-    const vreal r = free_value(K, k, a, b);
-    return k->bounded ? vmin(vset(k->high), vmax(vset(k->low), r)) : r; /* NaN stays */
+    return vmin(vset(k->high), vmax(vset(k->low), r));
 }
 
 /* The gradient of a, or of b if `second`. */

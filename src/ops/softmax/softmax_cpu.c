@@ -7,7 +7,11 @@
  * one after the other in double; a row that is not contiguous is gathered piece by piece and
  * summed alike. In columns each group is summed from its first element to its last, in pieces
  * too: rounding errors grow with the length of a piece and with their number, not with the
- * product of both. */
+ * product of both.
+ *
+ * Rows or columns follow from the shape, and short rows are chosen here, not by a list of
+ * strategies: in files of their own the loops took 1.2 to 2.4 times as long (65536x64, f32),
+ * because the fold of the next row then no longer runs while the current one is finished. */
 #include "backend/cpu/columns.h"
 #include "ops/softmax/softmax_rows.h"
 
