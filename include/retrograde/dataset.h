@@ -68,9 +68,9 @@ typedef struct rg_dataset_options {
         width; /**< of images in PNG, JPEG and WebP files: they are resized until they just
                     cover this size (bilinear with antialiasing, as in Pillow), and cut
                     to its middle. 0 and 0 (default): all have the size of the first */
-    int64_t memory_bytes; /**< such images are decoded once, when the set is opened, if the most
-                               bytes that they have together; more are decoded when they are needed
-                               (default 256 MiB) */
+    int64_t memory_bytes; /**< such images are decoded once, when the set is opened, if
+                               together they have at most this many bytes; more are decoded when
+                               they are needed (default 256 MiB) */
     /** Called with sentences about files that are skipped, classes without images, and images that
      *  cannot be used, before the call returns (default NULL). */
     void (*say)(void *context, const char *sentence);

@@ -136,7 +136,7 @@ RG_INLINE void draw_step(const rounds *r, const shared *first, uint64_t block, u
         draw_again(r, block, bits);
 }
 
-/* What the drawing of bits leaves time to fetch: the elements that they are for, in bytes for a
+/* What the drawing of bits leaves time to fetch: the elements that they are for, `bytes` in a
  * step. */
 typedef struct fetch {
     const char *data;
