@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Data sets of the caller's arrays, by public headers alone: created, refused, and trained with. */
+/* Data sets of the caller's arrays: created, refused, shown, and trained with. */
 #include "tests/test.h"
+#include "train/findings.h"
 
 #include <retrograde/trainer.h>
 
@@ -66,10 +67,30 @@ static void test_refused(void)
     values[5] = NAN;
     EXPECT_FAILS(rg_dataset_create(&a, &set), wrong, "value 5");
     values[5] = kept;
+    a = arrays_of(RG_TARGET_MASK);
+    a.labels = labels;
+    EXPECT_FAILS(rg_dataset_create(&a, &set), wrong, "the 1 x 4 pixels of its image");
+    a.targets = WIDTH * 2;
+    EXPECT_FAILS(rg_dataset_create(&a, &set), wrong, "targets is 8");
     a.size = 1;
     EXPECT_FAILS(rg_dataset_create(&a, &set), wrong, "size is 1");
     EXPECT_FAILS(rg_dataset_create(NULL, &set), wrong, "arrays is NULL");
     EXPECT(set == NULL);
+}
+
+/* Of any range, also one that no float holds. */
+static void test_picture(void)
+{
+    const float wide[] = { -3e38f, 3e38f, 0, -3e38f };
+    rg_dataset_arrays a = arrays_of(RG_TARGET_CLASS);
+    rg_dataset *set = NULL;
+    uint8_t picture[WIDTH] = { 0 };
+    a.count = 1;
+    a.pixels = wide;
+    EXPECT_OK(rg_dataset_create(&a, &set));
+    EXPECT_OK(rg_findings_picture(set, 0, picture));
+    EXPECT(picture[0] == 0 && picture[1] == 255 && picture[2] == 128 && picture[3] == 0);
+    rg_dataset_destroy(set);
 }
 
 /* A network that learns values: the loss falls, and predictions come near. */
@@ -118,6 +139,7 @@ int main(void)
     }
     test_create();
     test_refused();
+    test_picture();
     test_training();
     return rg_test_report();
 }

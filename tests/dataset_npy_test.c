@@ -122,6 +122,44 @@ static void test_npz_targets(void)
     clear_files();
 }
 
+/* Both parts have targets of one kind, number and shape, and masks have the size of images. */
+static void test_npz_parts_differ(void)
+{
+    static const float values[] = { 0.5f, -1, 2 };
+    const bytes x = npy_of("|u1", "False", "1, 2, 3", "abcdef", 6);
+    const bytes y[] = { npy_of("|u1", "False", "1,", "\7", 1),
+                        npy_of("|u1", "False", "1, 2", "\0\1", 2),
+                        npy_of("|u1", "False", "1, 3", "\0\1\1", 3),
+                        npy_of("<f4", "False", "1, 2", values, 8),
+                        npy_of("<f4", "False", "1, 3", values, 12),
+                        npy_of("|u1", "False", "1, 2, 3", "\0\1\2\0\0\0", 6) };
+    const bytes sizes[] = { npy_of("|u1", "False", "1, 3, 2", "\0\1\2\0\0\0", 6),
+                            npy_of("|u1", "False", "1, 1, 2", "\0\1", 2),
+                            npy_of("|u1", "False", "1, 2, 3, 2", "\0\1\2\0\0\0\0\1\2\0\0\0", 12) };
+    enum { KINDS = sizeof y / sizeof y[0], SIZES = sizeof sizes / sizeof sizes[0] };
+    static archive zip;
+    for (int i = 0; i < KINDS * KINDS; i++) {
+        zip = (archive){ .entries = 0 };
+        zip_add(&zip, "x_train.npy", ZIP_STORED, &x);
+        zip_add(&zip, "y_train.npy", ZIP_STORED, &y[i / KINDS]);
+        zip_add(&zip, "x_test.npy", ZIP_STORED, &x);
+        zip_add(&zip, "y_test.npy", ZIP_STORED, &y[i % KINDS]);
+        zip_end(&zip, false);
+        write_file("set.npz", &zip.file);
+        for (rg_dataset_part part = RG_DATASET_TRAIN; part <= RG_DATASET_TEST; part++) {
+            const rg_status status = open_it("set.npz", part);
+            EXPECT(status == (i / KINDS == i % KINDS ? RG_OK : RG_MALFORMED));
+            EXPECT(status == RG_OK ||
+                   strstr(rg_error_text(), "differ in number, kind or shape from those in y_"));
+        }
+    }
+    for (int i = 0; i < SIZES; i++)
+        EXPECT_FAILS(open_pair(&x, &sizes[i], ZIP_STORED), RG_MALFORMED,
+                     "must have the size of its image, 2 x 3");
+    close_it();
+    clear_files();
+}
+
 static void test_npz_refuses(void)
 {
     const int64_t low[2] = { 0, -1 }, high[2] = { 65536, 0 }, huge[2] = { INT64_MAX, INT64_MIN };
@@ -229,6 +267,7 @@ int main(void)
     test_npz_types();
     test_npz_parts();
     test_npz_targets();
+    test_npz_parts_differ();
     test_npz_refuses();
     test_npz_directory();
     test_npz_damage();

@@ -103,7 +103,8 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *    x (n, h, w, c), (n, h, w), (n, w) or (n), of u1, or of f2, f4, f8, which become f32; of more
  *    dimensions the first is h, the last is c, and those between make one. y of u1, i4, i8 is a
  *    class (n) or (n, 1), labels of 0 and 1 (n, classes), or a mask (n, h, w); y of f2, f4, f8
- *    are values (n), (n, k), ... -1 in a mask of i4 or i8 marks pixels that are ignored;
+ *    are values (n), (n, k), ... Both parts have targets of one kind and number, and a mask has
+ *    the size of its image. -1 in a mask of i4 or i8 marks pixels that are ignored;
  *  - the name of a set that Debian installs, "fashion-mnist", if no file has that name (package
  *    dataset-fashion-mnist), or "glyphs", a set of 12000 and 2000 images by rg_dataset_glyphs().
  *
@@ -125,8 +126,8 @@ typedef struct rg_dataset_arrays {
     const void *pixels;                     /**< (count, height, width, channels) */
     rg_target_kind target;                  /**< default RG_TARGET_CLASS */
     int32_t classes;                        /**< of RG_TARGET_CLASS and RG_TARGET_MASK */
-    int64_t targets;                        /**< of an image: labels, values, or pixels of a mask
-                                                 (default 1) */
+    int64_t targets;                        /**< of an image: labels, values, or pixels of a mask,
+                                                 height * width (default 1) */
     const int32_t *labels;                  /**< (count, targets) of classes and masks, in
                                                  which RG_DATASET_IGNORED may be */
     const float *values;                    /**< (count, targets) of labels and values */

@@ -83,6 +83,9 @@ static rg_status fill(const rg_dataset_arrays *a, rg_dataset *set)
                                    .targets = a->targets };
     rg_status status = rg_dataset_allocate(set, UINT64_MAX);
     RG_TRY(status == RG_MALFORMED ? RG_INVALID_ARGUMENT : status);
+    RG_CHECK(a->target != RG_TARGET_MASK || a->targets == a->height * a->width, RG_INVALID_ARGUMENT,
+             "rg_dataset_create: targets is %lld; a mask has the %lld x %lld pixels of its image",
+             (long long)a->targets, (long long)a->height, (long long)a->width);
     memcpy(set->pixels, a->pixels, set->pixel_bytes);
     if (a->dtype == RG_F32)
         RG_TRY(check_numbers(a->pixels, set->pixel_bytes / sizeof(float), "pixel"));

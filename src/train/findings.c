@@ -150,15 +150,15 @@ rg_status rg_findings_picture(const rg_dataset *set, int64_t image, uint8_t *to)
     const int64_t count = info.height * info.width * info.channels;
     if (info.dtype == RG_U8)
         return rg_dataset_read_image(set, image, to);
-    const float *pixels = rg_dataset_image(set, image); /* which are always in memory */
-    float low = INFINITY, high = -INFINITY;
+    const float *pixels = rg_dataset_image(set, image);      /* which are always in memory */
+    double low = (double)INFINITY, high = (double)-INFINITY; /* whose difference may be no float */
     for (int64_t i = 0; i < count; i++) {
-        low = isfinite(pixels[i]) ? fminf(low, pixels[i]) : low;
-        high = isfinite(pixels[i]) ? fmaxf(high, pixels[i]) : high;
+        low = isfinite(pixels[i]) ? fmin(low, (double)pixels[i]) : low;
+        high = isfinite(pixels[i]) ? fmax(high, (double)pixels[i]) : high;
     }
-    const float scale = high > low ? 255 / (high - low) : 0;
+    const double scale = high > low ? 255 / (high - low) : 0;
     for (int64_t i = 0; i < count; i++)
-        to[i] = isfinite(pixels[i]) ? (uint8_t)((pixels[i] - low) * scale + 0.5f) : 0;
+        to[i] = isfinite(pixels[i]) ? (uint8_t)(((double)pixels[i] - low) * scale + 0.5) : 0;
     return RG_OK;
 }
 

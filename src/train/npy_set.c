@@ -244,6 +244,30 @@ static rg_status use_images(rg_dataset *set, npy_array *x)
 
 /* ---- y ---- */
 
+/* What y holds for each image. */
+typedef struct npy_targets {
+    rg_target_kind kind;
+    int64_t count;
+    int64_t dims[RG_MAX_RANK]; /* of one image, without those of 1 */
+    int32_t rank;
+    char name[16]; /* of the file; empty: there is none */
+} npy_targets;
+
+/* The dimensions `from` to `end` - 1 of an array, without those of 1. */
+static void list_dims(const rg_npy_header *h, int32_t from, int32_t end, npy_targets *to)
+{
+    to->rank = 0;
+    for (int32_t d = from; d < end; d++) {
+        if (h->dims[d] != 1)
+            to->dims[to->rank++] = h->dims[d];
+    }
+}
+
+static bool same_dims(const npy_targets *a, const npy_targets *b)
+{
+    return a->rank == b->rank && memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims) == 0;
+}
+
 /* In signed masks -1 marks pixels that are ignored. */
 static rg_status label_at(const npy_array *y, int64_t i, bool is_mask, int32_t *label)
 {
@@ -263,28 +287,29 @@ static bool is_whole(rg_dtype dtype)
     return dtype == RG_U8 || dtype == RG_I32 || dtype == RG_I64;
 }
 
-/* What an array y holds, and how many numbers for each image. */
-static rg_status find_target(const npy_array *y, int64_t count, rg_target_kind *target,
-                             int64_t *targets)
+/* What an array y holds. `count`: of images, -1 where they are not read. */
+static rg_status find_targets(const npy_array *y, int64_t count, npy_targets *t)
 {
     const rg_npy_header *h = &y->h;
     RG_CHECK(h->rank >= 1 && !h->fortran, RG_UNSUPPORTED,
              "targets must have at least one dimension, in C order");
     RG_CHECK(count < 0 || h->dims[0] == count, RG_MALFORMED,
              "there are %lld labels for %lld images", (long long)h->dims[0], (long long)count);
-    *targets = 1;
-    for (int32_t d = 1; d < h->rank; d++)
-        *targets *= h->dims[d];
-    *target = !is_whole(h->dtype) ? RG_TARGET_VALUES
-              : *targets == 1     ? RG_TARGET_CLASS
+    memcpy(t->name, y->name, sizeof t->name);
+    list_dims(h, 1, h->rank, t);
+    t->count = 1;
+    for (int32_t d = 0; d < t->rank; d++)
+        t->count *= t->dims[d];
+    t->kind = !is_whole(h->dtype) ? RG_TARGET_VALUES
+              : t->count == 1     ? RG_TARGET_CLASS
               : h->rank == 2      ? RG_TARGET_LABELS
                                   : RG_TARGET_MASK;
-    RG_CHECK(*targets >= 1 && *targets <= INT32_MAX, RG_MALFORMED,
-             "there are %lld targets an image", (long long)*targets);
-    RG_CHECK(*target == RG_TARGET_CLASS || *target == RG_TARGET_MASK ||
-                 *targets <= RG_DATASET_CLASSES,
+    RG_CHECK(t->count >= 1 && t->count <= INT32_MAX, RG_MALFORMED,
+             "there are %lld targets an image", (long long)t->count);
+    RG_CHECK(t->kind == RG_TARGET_CLASS || t->kind == RG_TARGET_MASK ||
+                 t->count <= RG_DATASET_CLASSES,
              RG_UNSUPPORTED, "there are %lld targets an image; at most %d are supported",
-             (long long)*targets, RG_DATASET_CLASSES);
+             (long long)t->count, RG_DATASET_CLASSES);
     return RG_OK;
 }
 
@@ -317,31 +342,31 @@ static rg_status use_values(const npy_array *y, int64_t count, bool labels, floa
 }
 
 /* `set` is NULL for the part that is not read. */
-static rg_status use_labels(const npy_array *y, int64_t count, rg_dataset *set, int32_t *largest)
+static rg_status use_labels(const npy_array *y, rg_dataset *set, npy_targets *t, int32_t *largest)
 {
-    rg_target_kind target = RG_TARGET_CLASS;
-    int64_t targets = 1;
-    RG_TRY(find_target(y, count, &target, &targets));
-    const bool classes = target == RG_TARGET_CLASS || target == RG_TARGET_MASK;
-    const bool is_mask = target == RG_TARGET_MASK;
-    const int64_t all = y->h.dims[0] * targets;
+    RG_TRY(find_targets(y, set != NULL ? set->info.count : -1, t));
+    const bool classes = t->kind == RG_TARGET_CLASS || t->kind == RG_TARGET_MASK;
+    const bool is_mask = t->kind == RG_TARGET_MASK;
+    const int64_t all = y->h.dims[0] * t->count;
     if (!classes)
-        *largest = (int32_t)targets - 1;
+        *largest = (int32_t)t->count - 1;
     if (set == NULL)
         return classes ? use_classes(y, all, is_mask, NULL, largest) : RG_OK;
-    set->info.target = target;
-    set->info.targets = targets;
+    set->info.target = t->kind;
+    set->info.targets = t->count;
     if (classes) {
         RG_TRY(rg_allocate_array((size_t)all, sizeof *set->labels, &set->labels));
         return use_classes(y, all, is_mask, set->labels, largest);
     }
     RG_TRY(rg_allocate_array((size_t)all, sizeof *set->values, &set->values));
-    return use_values(y, all, target == RG_TARGET_LABELS, set->values);
+    return use_values(y, all, t->kind == RG_TARGET_LABELS, set->values);
 }
 
 /* ---- the set ---- */
 
-static rg_status read_images(const npy_place *place, rg_dataset_part part, rg_dataset *set)
+/* `pixels`: the rows and columns of an image. */
+static rg_status read_images(const npy_place *place, rg_dataset_part part, rg_dataset *set,
+                             npy_targets *pixels)
 {
     npy_array x = { 0 };
     rg_status status = find_array(place, 'x', part, &x);
@@ -349,31 +374,58 @@ static rg_status read_images(const npy_place *place, rg_dataset_part part, rg_da
         status = blame(place, NULL, rg_dataset_no_part(part));
     else if (status == RG_OK)
         status = blame(place, x.name, use_images(set, &x));
+    list_dims(&x.h, 1, x.h.rank > 3 ? x.h.rank - 1 : x.h.rank, pixels);
     release_array(&x);
     return status;
 }
 
 static rg_status read_labels(const npy_place *place, rg_dataset_part part, rg_dataset *set,
-                             int32_t *largest)
+                             npy_targets *targets, int32_t *largest)
 {
     npy_array y = { 0 };
     rg_status status = find_array(place, 'y', part, &y);
     if (status == RG_OK && !y.found && set != NULL)
         status = blame(place, NULL, rg_fail(RG_MALFORMED, "the labels %s are missing", y.name));
     else if (status == RG_OK && y.found)
-        status =
-            blame(place, y.name, use_labels(&y, set != NULL ? set->info.count : -1, set, largest));
+        status = blame(place, y.name, use_labels(&y, set, targets, largest));
     release_array(&y);
     return status;
 }
 
+/* A mask has the size of its image. */
+static rg_status check_mask(const rg_dataset *set, const npy_targets *targets,
+                            const npy_targets *pixels)
+{
+    RG_CHECK(targets->kind != RG_TARGET_MASK || same_dims(targets, pixels), RG_MALFORMED,
+             "a mask has %lld pixels, but must have the size of its image, %lld x %lld",
+             (long long)targets->count, (long long)set->info.height, (long long)set->info.width);
+    return RG_OK;
+}
+
+static rg_status check_parts(const npy_targets *own, const npy_targets *other)
+{
+    static const char *const kinds[] = { "class", "labels", "values", "mask" };
+    const bool same = own->kind == other->kind && own->count == other->count &&
+                      (own->kind != RG_TARGET_MASK || same_dims(own, other));
+    RG_CHECK(
+        other->name[0] == 0 || same, RG_MALFORMED,
+        "the targets of an image, %lld (%s), differ in number, kind or shape from those in %s, "
+        "%lld (%s)",
+        (long long)own->count, kinds[own->kind], other->name, (long long)other->count,
+        kinds[other->kind]);
+    return RG_OK;
+}
+
 static rg_status read_set(const npy_place *place, rg_dataset_part part, rg_dataset *set)
 {
-    const rg_dataset_part other = part == RG_DATASET_TEST ? RG_DATASET_TRAIN : RG_DATASET_TEST;
+    const rg_dataset_part rest = part == RG_DATASET_TEST ? RG_DATASET_TRAIN : RG_DATASET_TEST;
+    npy_targets pixels, own = { .name = "" }, other = { .name = "" };
     int32_t largest = 0;
-    RG_TRY(read_images(place, part, set));
-    RG_TRY(read_labels(place, part, set, &largest));
-    RG_TRY(read_labels(place, other, NULL, &largest));
+    RG_TRY(read_images(place, part, set, &pixels));
+    RG_TRY(read_labels(place, part, set, &own, &largest));
+    RG_TRY(blame(place, own.name, check_mask(set, &own, &pixels)));
+    RG_TRY(read_labels(place, rest, NULL, &other, &largest));
+    RG_TRY(blame(place, own.name, check_parts(&own, &other)));
     return rg_dataset_name(set, largest + 1, NULL);
 }
 

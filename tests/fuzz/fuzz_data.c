@@ -19,6 +19,9 @@ static void look(const rg_dataset *set)
     const size_t bytes =
         (size_t)(info.height * info.width * info.channels) * rg_dtype_size(info.dtype);
     unsigned sum = 0;
+    FUZZ_CHECK(info.targets == (info.target == RG_TARGET_CLASS  ? 1
+                                : info.target == RG_TARGET_MASK ? info.height * info.width
+                                                                : info.classes));
     for (int64_t i = 0; i < info.count; i++) {
         const unsigned char *pixels = rg_dataset_image(set, i);
         const int32_t label = rg_dataset_label(set, i);
