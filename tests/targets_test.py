@@ -97,6 +97,23 @@ class Targets(Case):
             file.write(data[:head] + b"\xff" * (len(data) - head))
         self.refuses("predict", self.path("bad.safetensors"), self.path("one.npy"), says="the network returns NaN")
 
+    def test_counts_of_a_checkpoint(self):
+        """Labels and classes that differ in number: predict read behind its answers."""
+        self.arrays((40, 2), [0.5] * 80, "|u1", (2,), [0, 1] * 40)
+        with open(self.path("two.txt"), "w", encoding="utf-8") as file:
+            file.write("dense 2\n")
+        self.train("--model", self.path("two.txt"), "--epochs", "1")
+        data = read(self.path("out", "checkpoint.safetensors"))
+        start = 8 + struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:start])
+        for classes, targets, says in ((3, 2, "2 labels an image but 3 classes"), (2, 3, "3 labels an image")):
+            header["__metadata__"].update(classes=str(classes), targets=str(targets), class_names="a\n" * classes)
+            text = json.dumps(header).encode()
+            text += b" " * (-len(text) % 8)
+            with open(self.path("bad.safetensors"), "wb") as file:
+                file.write(struct.pack("<Q", len(text)) + text + data[start:])
+            self.refuses("predict", self.path("bad.safetensors"), self.path("one.npy"), says=says)
+
     def test_masks(self):
         """Pixels that are bright, of images with two channels."""
         source = random.Random(7)

@@ -80,7 +80,8 @@ typedef struct rg_network_desc {
     int64_t seed;     /**< of dropout (default 0) */
     rg_target_kind target; /**< what it learns (default RG_TARGET_CLASS) */
     int64_t outputs; /**< targets of an image: values, or pixels of a mask; 0 (default): as many as
-                          classes. Of RG_TARGET_CLASS it is of no account */
+                          classes, which alone is allowed for labels. Of RG_TARGET_CLASS it is of no
+                          account */
     bool has_loss;   /**< whether `loss` is given; false (default): softmax_cross_entropy for
                           classes and masks, sigmoid_cross_entropy for labels, mean_squared for
                           values */

@@ -115,16 +115,14 @@ rg_status rg_checkpoint_import_weights(rg_device *device, const rg_model *model,
     rg_trainer *trainer;
     RG_CHECK_NOT_NULL(device);
     RG_CHECK_NOT_NULL(model);
-    RG_CHECK_NOT_NULL(network);
     RG_CHECK_NOT_NULL(weights);
     RG_CHECK_NOT_NULL(path);
-    rg_graph *graph;
-    RG_TRY(rg_model_graph(model, network, &graph)); /* checks the descriptor */
-    rg_graph_destroy(graph);
-    RG_CHECK(network->channels <= RG_DATASET_CHANNELS && network->classes <= RG_DATASET_CLASSES,
+    rg_network_desc checked;
+    RG_TRY(rg_network_desc_copy(__func__, network, &checked));
+    RG_CHECK(checked.channels <= RG_DATASET_CHANNELS && checked.classes <= RG_DATASET_CLASSES,
              RG_INVALID_ARGUMENT, "a checkpoint has at most %d channels and %d classes",
              RG_DATASET_CHANNELS, RG_DATASET_CLASSES);
-    RG_TRY(rg_trainer_use(device, model, network, &trainer));
+    RG_TRY(rg_trainer_use(device, model, &checked, &trainer));
     rg_status status = rg_trainer_read_weights(trainer, weights, true, say, context);
     if (status == RG_OK)
         status = write_state(trainer, path);

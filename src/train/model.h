@@ -95,6 +95,10 @@ rg_status rg_network_create_split(const rg_model *model, const rg_network_desc *
                                   rg_network *network);
 void rg_network_destroy(rg_network *network);
 
+/* Checks a descriptor of the caller and copies it; `who` begins the sentence. */
+rg_status rg_network_desc_copy(const char *who, const rg_network_desc *desc,
+                               rg_network_desc *checked);
+
 /* Adds the results "logits", with this shape for one image, and "loss" behind the labels. `name` is
  * that of the model. */
 rg_status rg_network_add_results(rg_network *network, const rg_network_desc *options,

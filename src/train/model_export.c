@@ -54,13 +54,10 @@ rg_status rg_model_write_onnx(const rg_model *model, const rg_network_desc *netw
     rg_onnx_write_desc request = desc != NULL ? *desc : rg_onnx_write_desc_default();
     rg_network made;
     RG_CHECK_NOT_NULL(model);
-    RG_CHECK_NOT_NULL(network);
     RG_CHECK_NOT_NULL(plan);
     RG_CHECK_NOT_NULL(path);
-    rg_graph *graph;
-    RG_TRY(rg_model_graph(model, network, &graph)); /* checks the descriptor */
-    rg_graph_destroy(graph);
-    rg_network_desc options = *network;
+    rg_network_desc options;
+    RG_TRY(rg_network_desc_copy(__func__, network, &options));
     options.training = false;
     options.logits_only = !request.gradients;
     if (request.name == NULL)

@@ -118,12 +118,16 @@ rg_status rg_model_input(const rg_model *model, int64_t *height, int64_t *width,
 rg_status rg_model_describe(const rg_model *model, rg_network_desc *desc)
 {
     int64_t height, width, channels;
-    RG_CHECK_NOT_NULL(desc);
+    rg_network_desc made;
     RG_TRY(rg_model_input(model, &height, &width, &channels));
+    RG_TRY(rg_network_desc_copy(__func__, desc, &made));
     if (model->onnx == NULL)
         return RG_OK;
-    desc->height = height > 0 ? height : desc->height;
-    desc->width = width > 0 ? width : desc->width;
-    desc->channels = channels > 0 ? channels : desc->channels;
-    return describe_output(model, desc);
+    made.height = height > 0 ? height : made.height;
+    made.width = width > 0 ? width : made.width;
+    made.channels = channels > 0 ? channels : made.channels;
+    RG_TRY(describe_output(model, &made));
+    made.size = desc->size;
+    memcpy(desc, &made, made.size); /* which may be shorter */
+    return RG_OK;
 }

@@ -251,6 +251,12 @@ static rg_status check_outputs(const rg_network *network, const char *name,
              "%s: the output of the last layer is %s for one image; it must have %lld elements%s",
              name, rg_shape_text(y, shape), (long long)rg_network_outputs(o),
              rows ? ", the classes of every pixel last" : ", one for each target");
+    RG_CHECK(o->target != RG_TARGET_MASK || y->rank != 4 || o->outputs != o->height * o->width ||
+                 y->dims[1] == o->height,
+             RG_MALFORMED,
+             "%s: the output of the last layer is %s for one image; it must have the %lld rows of "
+             "the mask",
+             name, rg_shape_text(y, shape), (long long)o->height);
     return RG_OK;
 }
 
@@ -417,39 +423,6 @@ rg_status rg_network_start(const rg_network *network, rg_plan *plan, uint64_t se
 
 /* ---- models as graphs and plans ---- */
 
-rg_network_desc rg_network_desc_default(void)
-{
-    return (rg_network_desc){ .size = sizeof(rg_network_desc),
-                              .dtype = RG_F32,
-                              .height = 28,
-                              .width = 28,
-                              .channels = 1,
-                              .classes = 10 };
-}
-
-/* Checks a descriptor of the caller and copies it; `who` begins the sentence. */
-static rg_status check_desc(const char *who, const rg_network_desc *desc, rg_network_desc *checked)
-{
-    enum { LARGEST = 1 << 20 };
-    RG_CHECK(desc != NULL, RG_INVALID_ARGUMENT, "%s: desc is NULL", who);
-    RG_CHECK(desc->size > sizeof desc->size && desc->size <= sizeof *desc, RG_INVALID_ARGUMENT,
-             "%s: size is %u; start from rg_network_desc_default()", who, desc->size);
-    *checked = rg_network_desc_default();
-    memcpy(checked, desc, desc->size);
-    checked->size = sizeof *checked;
-    RG_CHECK(rg_dtype_is_data(checked->dtype), RG_INVALID_ARGUMENT,
-             "%s: dtype is %s; it must be f32, f64, f16 or bf16", who,
-             rg_dtype_name(checked->dtype));
-    const int64_t sizes[] = { checked->height, checked->width, checked->channels,
-                              checked->classes };
-    static const char *const names[] = { "height", "width", "channels", "classes" };
-    for (int i = 0; i < 4; i++)
-        RG_CHECK(sizes[i] >= 1 && sizes[i] <= LARGEST, RG_INVALID_ARGUMENT,
-                 "%s: %s must be between 1 and %d, not %lld", who, names[i], LARGEST,
-                 (long long)sizes[i]);
-    return RG_OK;
-}
-
 rg_status rg_model_graph(const rg_model *model, const rg_network_desc *desc, rg_graph **graph)
 {
     rg_network_desc checked;
@@ -457,7 +430,7 @@ rg_status rg_model_graph(const rg_model *model, const rg_network_desc *desc, rg_
     RG_CHECK_NOT_NULL(graph);
     *graph = NULL;
     RG_CHECK_NOT_NULL(model);
-    RG_TRY(check_desc(__func__, desc, &checked));
+    RG_TRY(rg_network_desc_copy(__func__, desc, &checked));
     RG_TRY(rg_network_create(model, &checked, &network));
     *graph = network.graph;
     network.graph = NULL;
@@ -478,7 +451,7 @@ rg_status rg_model_plan(const rg_model *model, const rg_network_desc *desc, rg_d
     RG_CHECK_NOT_NULL(device);
     RG_CHECK(model->onnx == NULL || model->file != NULL, RG_INVALID_ARGUMENT,
              "%s: the model has no weights; open its file", model->name);
-    RG_TRY(check_desc(__func__, desc, &checked));
+    RG_TRY(rg_network_desc_copy(__func__, desc, &checked));
     RG_TRY(rg_network_create(model, &checked, &network));
     rg_status status = rg_plan_create(device, network.graph, &options, &made);
     if (status == RG_OK)

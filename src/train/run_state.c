@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* What a checkpoint holds beside its tensors: one table, from which it is written and read. */
 #include "train/run_state.h"
+#include "train/scores.h"
 
 #include "core/dtype.h"
 #include "core/memory.h"
@@ -248,9 +249,21 @@ static rg_status read_entry(const source *s, const struct entry *e, const char *
     return RG_OK;
 }
 
+/* Of labels there are as many as classes; a class for each image, and values, have no other limit
+ * than that the network returns as many. */
+static rg_status check_targets(const source *s, const rg_network_desc *n)
+{
+    const int64_t targets = rg_network_targets(n);
+    RG_CHECK(n->target != RG_TARGET_LABELS || targets == n->classes, RG_MALFORMED,
+             "%s: the checkpoint has %" PRId64 " labels an image but %" PRId32 " classes", s->path,
+             targets, n->classes);
+    return RG_OK;
+}
+
 /* Counts that depend on each other. */
 static rg_status check_counts(const source *s, const rg_run_state *c)
 {
+    RG_TRY(check_targets(s, &c->network));
     RG_CHECK(c->right <= c->images && c->images <= c->position, RG_MALFORMED,
              "%s: the checkpoint counts %" PRId64 " correct images of %" PRId64
              " at position %" PRId64,

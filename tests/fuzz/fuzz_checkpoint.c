@@ -7,6 +7,8 @@
 #include "cli/train_options.h"
 #include "train/run_state.h"
 
+#include <retrograde/trainer.h>
+
 enum { MOST_LAYERS = 64 };
 
 /* Whether the model has few layers; how large it says they are must not matter. */
@@ -65,6 +67,27 @@ static void use(const char *path, const rg_safetensors *file, const rg_run_state
     free(text);
 }
 
+/* What the network says of an image, where it is small: a number for each answer, and each that the
+ * program takes for a class is one. */
+static void predict(const char *path, const rg_network_desc *n)
+{
+    enum { MOST = 4096 };
+    static const uint8_t image[MOST];
+    rg_trainer *trainer;
+    if (n->height * n->width > MOST / RG_DATASET_CHANNELS ||
+        !FUZZ_TRY(rg_trainer_load(fuzz_reader_device(), path, &trainer)))
+        return;
+    const int64_t count = rg_trainer_answers(trainer);
+    float *answers = count <= 1 << 20 ? calloc((size_t)count, sizeof *answers) : NULL;
+    if (answers != NULL && FUZZ_TRY(rg_trainer_predict(trainer, image, RG_U8, 1, answers))) {
+        FUZZ_CHECK(n->target != RG_TARGET_LABELS || count == n->classes);
+        for (int64_t i = 0; i < count && n->target == RG_TARGET_MASK; i++)
+            FUZZ_CHECK(answers[i] >= 0 && answers[i] < (float)n->classes);
+    }
+    free(answers);
+    rg_trainer_destroy(trainer);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char path[512];
@@ -72,8 +95,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rg_safetensors *file = NULL;
     snprintf(path, sizeof path, "%s", fuzz_file("x.safetensors", data, size));
     if (FUZZ_TRY(rg_run_state_open(path, &checkpoint, &file))) {
-        if (is_short(&checkpoint))
+        if (is_short(&checkpoint)) {
             use(path, file, &checkpoint);
+            predict(path, &checkpoint.network);
+        }
         rg_run_state_release(&checkpoint);
     } else {
         FUZZ_CHECK(file == NULL);
