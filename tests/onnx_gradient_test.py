@@ -215,6 +215,15 @@ def check_refused(folder):
         assert done.stderr.count("\n") == 1, done.stderr
 
 
+def check_exported(folder):
+    """Factors that only round to whole ones are no blocks of pixels: the mean of each was written."""
+    for scale, status in (("2,2", 0), ("2.3,2.3", 1), ("2,2.3", 1)):
+        (folder / "up.txt").write_text(f"conv 2 window=1\nupsample scale={scale}\ndense classes\n")
+        done = run(folder / "up.txt", "--gradient", "--height", 3, "--width", 3, "-o", folder / "up.onnx", command="export")
+        assert done.returncode == status, (scale, done.stderr)
+        assert status == 0 or "resizing other than by repeating each pixel" in done.stderr, done.stderr
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -223,7 +232,7 @@ def main():
                 check_case(folder, *case)
             except AssertionError as wrong:
                 raise AssertionError(label) from wrong
-        for check in (check_losses, check_ties, check_meant, check_refused):
+        for check in (check_losses, check_ties, check_meant, check_refused, check_exported):
             check(folder)
 
 

@@ -27,8 +27,8 @@ def read_npy(path):
     return header["shape"], struct.unpack(f"<{len(body) // struct.calcsize(code)}{code}", body)
 
 
-def run(*arguments):
-    return subprocess.run([PROGRAM, "run", *map(str, arguments)], capture_output=True, text=True, timeout=120)
+def run(*arguments, command="run"):
+    return subprocess.run([PROGRAM, command, *map(str, arguments)], capture_output=True, text=True, timeout=120)
 
 
 def succeed(*arguments):

@@ -86,7 +86,8 @@ rg_status rg_export_upsample_gradient(rg_export *e, const rg_node *node)
     for (int i = 0; i < 2; i++) {
         const int64_t from = x->dims[1 + i], to = dy.shape[0].dims[1 + i];
         factor[i] = from > 0 ? to / from : 0;
-        RG_CHECK(blocks && factor[i] > 0 && from * factor[i] == to, RG_UNSUPPORTED,
+        const bool whole = d->output[i] > 0 || d->scale[i] == (double)factor[i];
+        RG_CHECK(blocks && whole && factor[i] > 0 && from * factor[i] == to, RG_UNSUPPORTED,
                  "resizing other than by repeating each pixel");
     }
     RG_TRY(rg_emit(e, "AveragePool"));
