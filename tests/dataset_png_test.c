@@ -133,6 +133,11 @@ static void test_png_damage(void)
     png_end(&large, "\0", 1);
     write_file("one/a.png", &large);
     EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "cannot be compressed into");
+    static const unsigned char packed[30000] = { 0 };
+    large = png_start(16384, 8192, 1, 0, 0); /* 16 MiB packed, which 30 kB can hold; 128 unpacked */
+    png_chunk(&large, "IDAT", packed, sizeof packed);
+    write_file("one/a.png", &large);
+    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_UNSUPPORTED, "too much for a file of 300");
     clear_files();
 }
 

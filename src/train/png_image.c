@@ -57,7 +57,7 @@ static rg_status keep_chunks(rg_png *png, const unsigned char *bytes, size_t siz
 static rg_status read_header(rg_png *png, const unsigned char *bytes, size_t size,
                              uint64_t file_size)
 {
-    enum { DATA = 16, END = 33, LARGEST = 1 << 20 };
+    enum { DATA = 16, END = 33, LARGEST = 1 << 20, SMALL = 1 << 24 };
     RG_CHECK(size >= sizeof magic && memcmp(bytes, magic, sizeof magic) == 0, RG_MALFORMED,
              "this is not a PNG image");
     RG_CHECK(size >= END && word_at(bytes + 8) == 13 && memcmp(bytes + 12, "IHDR", 4) == 0,
@@ -78,6 +78,11 @@ static rg_status read_header(rg_png *png, const unsigned char *bytes, size_t siz
         row * height / 1032 <= file_size, RG_MALFORMED,
         "an image of %u x %u pixels, declared at byte 16, cannot be compressed into %llu bytes",
         height, width, (unsigned long long)file_size);
+    /* A byte of those may be 8 pixels. */
+    const uint64_t pixels = (uint64_t)width * height;
+    RG_CHECK(pixels <= SMALL || pixels / 1032 <= file_size, RG_UNSUPPORTED,
+             "the image declares %u x %u pixels, which is too much for a file of %llu bytes",
+             height, width, (unsigned long long)file_size);
     png->width = width;
     png->height = height;
     png->kind = kind;
