@@ -5,6 +5,7 @@ data. The program ends with a sentence or goes on.
 
     python3 hostile_test.py PROGRAM
 """
+import array
 import json
 import math
 import os
@@ -15,20 +16,27 @@ import struct
 import subprocess
 import zlib
 
+import onnx_made
 import train_case
-from train_case import Case, png_chunk, read, run, write_arrays, write_npy, write_set
+from train_case import Case, png_chunk, read, run, write_arrays, write_npy, write_png, write_set
 
 
-def cost(*words):
-    """Seconds of processor time and megabytes of memory that the program takes."""
-    child = subprocess.Popen([train_case.PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def spend(*words, wanted=1):
+    """What the program says, seconds of processor time and megabytes of memory; its exit status is this one."""
+    child = subprocess.Popen([train_case.PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (100, 100)))  # fmt: skip
     error = child.stderr.read().decode()
     child.stderr.close()
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode != 0:
+    if child.returncode != wanted:
         raise AssertionError("%s: exit status %s\n%s" % (words, child.returncode, error))
-    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    return error, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def cost(*words):
+    """Seconds and megabytes of the program where it succeeds."""
+    return spend(*words, wanted=0)[1:]
 
 
 # ---- input that asks for much ----
@@ -69,6 +77,53 @@ class Bounds(Case):
         self.assertLess(cost("graph", self.chain(8000), "--out", self.path("network.dot"))[0], 20)
         _, errors = run("graph", self.chain(8000), "--out", self.path("network.svg"), status=1)
         self.assertIn("too large for SVG", errors)
+
+    def test_classes_of_a_model(self):
+        """An ONNX model of 200 bytes whose output has 23 million elements: names for all of them took a gigabyte."""
+        with open(self.path("wide.onnx"), "wb") as file:
+            nodes = [onnx_made.node("Resize", ["x", "", "s"], ["r"], mode="nearest"), onnx_made.node("Flatten", ["r"], ["y"])]
+            file.write(onnx_made.model(nodes, [onnx_made.port("x", [1, 3, 28, 28])], [onnx_made.port("y", [])],
+                                       [onnx_made.tensor("s", [4], [1.0, 1.0, 100.0, 100.0])]))  # fmt: skip
+        write_npy(self.path("x.npy"), "|u1", (28, 28, 3), bytes(28 * 28 * 3))
+        for words in (("predict", self.path("wide.onnx"), self.path("x.npy")),
+                      ("import", self.path("wide.onnx"), "-o", self.path("wide.safetensors"))):  # fmt: skip
+            errors, _, megabytes = spend(*words)
+            self.assertIn("has 23520000 classes; at most 65536 are supported", errors)
+            self.assertLess(megabytes, 500)
+
+    def test_sizes_of_operators(self):
+        """A size that is only declared took as many steps; a step down took a launch for each element."""
+        write_npy(self.path("x.npy"), "<f4", (1, 1, 2, 3), bytes(24))
+        errors, seconds, _ = spend("op", "Resize", "X=" + self.path("x.npy"), "--axes", "2,3",
+                                   "--sizes", "1000000000001,1500000000002",
+                                   "--keep_aspect_ratio_policy", "not_larger", "--mode", "nearest", "-o", "Y=" + self.path("y.npy"))  # fmt: skip
+        self.assertIn("at most 2147483647 pixels are supported", errors)
+        self.assertLess(seconds, 5)
+        count = 3 << 20
+        values = array.array("f", range(count))
+        write_npy(self.path("long.npy"), "<f4", (count,), values.tobytes())
+        seconds, megabytes = cost("op", "Slice", "data=" + self.path("long.npy"), "--starts", "-1", "--ends", "-100000000",
+                                  "--steps", "-1", "-o", "output=" + self.path("y.npy"))  # fmt: skip
+        self.assertLess(megabytes, 500)
+        values.reverse()
+        self.assertTrue(read(self.path("y.npy"))[-4 * count :] == values.tobytes())
+
+    def test_pixels_of_images(self):
+        """A PNG file of 130 kB has a thousand million pixels of one bit."""
+        for name in ("a", "b"):
+            os.makedirs(self.path("images", name))
+            for i in range(4):
+                write_png(self.path("images", name, "%d.png" % i), 8, 8, bytes(range(i, i + 64)))
+        run("train", "--data", self.path("images"), "--size", "8", "--model", "mlp", "--epochs", "1", "--out", self.path("out"))
+        row = bytes(1 + 32768 // 8)
+        packer = zlib.compressobj()
+        packed = b"".join(packer.compress(row * 64) for _ in range(32768 // 64)) + packer.flush()
+        with open(self.path("b.png"), "wb") as file:
+            file.write(b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">IIBBBBB", 32768, 32768, 1, 0, 0, 0, 0))
+                       + png_chunk(b"IDAT", packed) + png_chunk(b"IEND", b""))  # fmt: skip
+        errors, _, megabytes = spend("predict", self.path("out"), self.path("b.png"))
+        self.assertIn("32768 x 32768 pixels, which is too much for a file of", errors)
+        self.assertLess(megabytes, 500)
 
     def test_labels_beyond_the_model(self):
         """A network with its own number of outputs says so before anything is trained."""

@@ -167,6 +167,69 @@ static void test_edges(rig *r)
 }
 
 /* The gradient of a multiplication reads the other operand alone, as MPS's class does. */
+/* Both axes of (3, 151, 100) down, by blocks: more elements than are copied one by one. */
+static void test_reversed(rig *r)
+{
+    enum { IMAGES = 3, ROWS = 151, COLUMNS = 100, COUNT = IMAGES * ROWS * COLUMNS };
+    static float values[COUNT], got[COUNT];
+    const int64_t dims[] = { IMAGES, ROWS, COLUMNS };
+    const rg_attribute down[] = { { .name = "starts", .text = "-1,-1" },
+                                  { .name = "ends", .text = "-1000,-1000" },
+                                  { .name = "axes", .text = "1,2" },
+                                  { .name = "steps", .text = "-1,-3" } };
+    for (int i = 0; i < COUNT; i++)
+        values[i] = (float)i;
+    rg_tensor *x = made_of(r->device, 3, dims, values);
+    enum { TAKEN = (COLUMNS + 2) / 3 };
+    EXPECT(run_one(r, "Slice", down, 4, x, got, COUNT) == IMAGES * ROWS * TAKEN);
+    int wrong = 0;
+    for (int i = 0; i < IMAGES * ROWS * TAKEN; i++) {
+        const int row = ROWS - 1 - i / TAKEN % ROWS, column = COLUMNS - 1 - 3 * (i % TAKEN);
+        wrong += got[i] != values[(i / TAKEN / ROWS * ROWS + row) * COLUMNS + column];
+    }
+    EXPECT(wrong == 0);
+    rg_tensor_destroy(x);
+}
+
+static void refuse(rig *r, const char *name, const rg_attribute attributes[], int32_t count,
+                   rg_tensor *const in[], int32_t inputs, rg_status status, const char *words)
+{
+    rg_tensor *out[8];
+    rg_operator *op;
+    EXPECT_OK(rg_operator_create(r->device, name, attributes, count, &op));
+    EXPECT_FAILS(rg_operator_run(op, r->commands, in, inputs, 1, out), status, words);
+    EXPECT(out[0] == NULL);
+    rg_operator_destroy(op);
+}
+
+/* Statistics that cannot be read yet, windows whose length overflows, sizes that wrap. */
+static void test_wrong(rig *r)
+{
+    const float ones[] = { 1, 1, 1, 1, 1, 1 };
+    const int64_t dims[] = { 1, 1, 2, 3 }, matrix[] = { 2, 3 }, three[] = { 3 };
+    const rg_tensor_desc saved = rg_tensor_desc_dense(RG_F32, 2, (int64_t[]){ 2, 1 });
+    rg_tensor *x = made_of(r->device, 4, dims, ones), *in[6] = { NULL };
+    in[0] = made_of(r->device, 2, matrix, ones);
+    in[1] = made_of(r->device, 2, matrix, ones);
+    in[2] = made_of(r->device, 1, three, ones);
+    EXPECT_OK(rg_tensor_create_temporary(r->commands, &saved, &in[3]));
+    EXPECT_OK(rg_tensor_create_temporary(r->commands, &saved, &in[4]));
+    refuse(r, "LayerNormalizationGrad", NULL, 0, in, 5, RG_INVALID_ARGUMENT, "is a temporary");
+    const rg_attribute wide[] = { { .name = "kernel_shape", .text = "2147483647,1" },
+                                  { .name = "dilations", .text = "2147483647,1" },
+                                  { .name = "strides", .text = "1,9" },
+                                  { .name = "auto_pad", .text = "SAME_UPPER" } };
+    refuse(r, "MaxPool", wide, 4, &x, 1, RG_UNSUPPORTED, "is too large");
+    const rg_attribute sized[] = { { .name = "axes", .text = "2,3" },
+                                   { .name = "sizes", .text = "1000000000001,1500000000002" },
+                                   { .name = "keep_aspect_ratio_policy", .text = "not_larger" } };
+    refuse(r, "Resize", sized, 3, &x, 1, RG_UNSUPPORTED, "at most 2147483647 pixels");
+    refuse(r, "Relu", NULL, 0, in, 3, RG_INVALID_ARGUMENT, "Relu has at most 1 inputs");
+    rg_tensor_destroy(x);
+    for (int i = 0; i < 5; i++)
+        rg_tensor_destroy(in[i]);
+}
+
 static void test_mps(rig *r)
 {
     rg_device *device = r->device;
@@ -261,6 +324,7 @@ static void test_json(rig *r)
 int main(void)
 {
     test_names();
-    RUN_ON_DEVICES(test_onnx, test_same, test_edges, test_mps, test_mps_loss, test_json);
+    RUN_ON_DEVICES(test_onnx, test_same, test_edges, test_reversed, test_wrong, test_mps,
+                   test_mps_loss, test_json);
     return rg_test_report();
 }

@@ -22,6 +22,12 @@ typedef struct given {
     rg_tensor_desc shapes[RG_ONNX_TENSORS];
 } given;
 
+/* A count that is too large stays so. */
+static int32_t count_of(const rg_proto_attribute *a)
+{
+    return a->count < INT32_MAX ? (int32_t)a->count : INT32_MAX;
+}
+
 static rg_status take_attributes(rg_import *m, const rg_proto_node *node, given *g)
 {
     for (size_t i = 0; i < node->attribute_count; i++) {
@@ -39,7 +45,7 @@ static rg_status take_attributes(rg_import *m, const rg_proto_node *node, given 
             break;
         case RG_PROTO_INTS:
             to->ints = a->ints;
-            to->count = (int32_t)a->count;
+            to->count = count_of(a);
             break;
         case RG_PROTO_FLOAT:
             RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *numbers, &numbers));
@@ -51,7 +57,7 @@ static rg_status take_attributes(rg_import *m, const rg_proto_node *node, given 
             for (size_t k = 0; k < a->count; k++)
                 numbers[k] = (double)a->floats[k];
             to->floats = numbers;
-            to->count = (int32_t)a->count;
+            to->count = count_of(a);
             break;
         case RG_PROTO_STRING:
             to->text = a->s;

@@ -5,6 +5,7 @@
 
 #include <retrograde/nodes.h>
 
+#include <math.h>
 #include <string.h>
 
 rg_status rg_convert_upsample(rg_import *m, const rg_proto_node *node)
@@ -41,7 +42,7 @@ static rg_status take_first(rg_import *m, rg_upsample_desc *desc, rg_flow *x)
     for (int32_t i = 0; i < 2; i++) {
         rg_flow first;
         const double length = (double)x->shape[0].dims[1 + i] * desc->scale[i];
-        const int64_t output = desc->output[i] > 0 ? desc->output[i] : (int64_t)length;
+        const double output = desc->output[i] > 0 ? (double)desc->output[i] : floor(length);
         if (output != 1 || x->shape[0].dims[1 + i] < 1)
             continue;
         RG_TRY(rg_flow_cut(m, x, 2 + i, 0, 1, 1, &first));

@@ -261,7 +261,10 @@ static rg_status read_sizes(const rg_onnx_node *node, const rg_tensor_desc *x, d
     for (int32_t d = 0; policy > 0 && d < x->rank; d++) {
         if (sizes[d] > 0) {
             scales[d] = scale;
-            sizes[d] = (double)(int64_t)(scale * (double)x->dims[d] + 0.5);
+            sizes[d] = floor(scale * (double)x->dims[d] + 0.5);
+            RG_CHECK(sizes[d] <= INT32_MAX, RG_UNSUPPORTED,
+                     "%s: sizes would be %.0f; at most %d pixels are supported", node->type,
+                     sizes[d], INT32_MAX);
         }
     }
     *kept = policy > 0;
@@ -298,8 +301,10 @@ static double source_of(const rg_upsample_desc *d, double o, double scale, int64
 static rg_status place_by_ratio(const rg_onnx_node *node, rg_upsample_desc *d, int32_t to,
                                 int64_t in, double size)
 {
+    enum { MOST_COMPARED = 1 << 20 };
     const double scale = d->scale[to];
-    bool same = d->kind == RG_UPSAMPLE_NEAREST || d->grid == RG_UPSAMPLE_ALIGN_CORNERS;
+    bool same = d->grid == RG_UPSAMPLE_ALIGN_CORNERS ||
+                (d->kind == RG_UPSAMPLE_NEAREST && size <= MOST_COMPARED);
     if (floor(scale * (double)in) == size && d->grid != RG_UPSAMPLE_ALIGN_CORNERS)
         return RG_OK;
     for (int64_t o = 0; o < (int64_t)size && same && d->grid != RG_UPSAMPLE_ALIGN_CORNERS; o++)
@@ -321,7 +326,8 @@ static rg_status settle_scales(const rg_onnx_node *node, const int64_t pixels[2]
     bool same = true;
     for (int32_t axis = 0; axis < 2; axis++) {
         const double exact = (double)pixels[axis] * d->scale[axis];
-        same = same && (d->output[axis] > 0 ? d->output[axis] : (int64_t)exact) == pixels[axis];
+        const double size = d->output[axis] > 0 ? (double)d->output[axis] : floor(exact);
+        same = same && size == (double)pixels[axis];
         RG_CHECK(!symmetric || d->output[axis] > 0 || exact == floor(exact), RG_UNSUPPORTED,
                  "%s: half_pixel_symmetric with a part of a pixel (%g) is not supported",
                  node->type, exact);

@@ -94,6 +94,18 @@ static rg_status read_window(const rg_onnx_node *node, int32_t image, window *w)
     return read_pads(node, w->spatial, &w->padding);
 }
 
+/* Windows of 2^31 pixels or more are refused, so that sums below do not overflow. */
+static rg_status check_spans(const rg_onnx_node *node, const window *w)
+{
+    for (int32_t axis = 0; axis < 2; axis++) {
+        const bool fits = w->kernel[axis] >= 0 && w->kernel[axis] <= INT32_MAX;
+        RG_CHECK(fits && (w->kernel[axis] - 1) * w->dilation[axis] < INT32_MAX, RG_UNSUPPORTED,
+                 "%s: a window of %lld pixels with a dilation of %lld is too large", node->type,
+                 (long long)w->kernel[axis], (long long)w->dilation[axis]);
+    }
+    return RG_OK;
+}
+
 /* The dimension of rows (0) or columns (1) of an image with so many spatial dimensions. */
 static int64_t pixels_of(const rg_onnx_node *node, const rg_tensor_desc *image, int32_t spatial,
                          int32_t axis)
@@ -185,6 +197,7 @@ rg_status rg_onnx_conv(const rg_onnx_node *node, rg_onnx_call *call)
     RG_TRY(read_groups(node, &d->groups));
     if (rg_onnx_has(node, 1 + call->gradient))
         take_kernel(node, 1 + call->gradient, &w);
+    RG_TRY(check_spans(node, &w));
     (void)cut_same(node, &w, call->gradient, 1, output);
     copy_pair(d->stride, w.stride);
     copy_pair(d->dilation, w.dilation);
@@ -206,6 +219,8 @@ static rg_status place_transposed(const rg_onnx_node *node, const rg_tensor_desc
         const int64_t n = pixels_of(node, image, w->spatial, axis);
         const int64_t span = (w->kernel[axis] - 1) * w->dilation[axis] + 1;
         const bool same = w->padding.policy != RG_PADDING_EXPLICIT;
+        RG_CHECK(n <= INT32_MAX, RG_UNSUPPORTED, "%s: X has %lld pixels along an axis", node->type,
+                 (long long)n);
         if (shape[axis] > 0 || same) {
             const int64_t pixels = shape[axis] > 0 ? shape[axis] : n * w->stride[axis];
             const int64_t total = (n - 1) * w->stride[axis] + extra[axis] + span - pixels;
@@ -255,6 +270,7 @@ rg_status rg_onnx_conv_transpose(const rg_onnx_node *node, rg_onnx_call *call)
              w.spatial + 2);
     for (int32_t axis = 0; axis < 2; axis++)
         w.kernel[axis] = pixels_of(node, &node->inputs[weights], w.spatial, axis);
+    RG_TRY(check_spans(node, &w));
     return place_transposed(node, &node->inputs[call->gradient], &w, shape, extra, &d->padding);
 }
 
@@ -318,6 +334,7 @@ rg_status rg_onnx_pool(const rg_onnx_node *node, rg_onnx_call *call)
     RG_TRY(read_window(node, 0, &w));
     RG_CHECK(rg_onnx_ints(node, "kernel_shape", kernel) > 0, RG_INVALID_ARGUMENT,
              "%s: the attribute kernel_shape is required", node->type);
+    RG_TRY(check_spans(node, &w));
     copy_pair(d->window, w.kernel);
     copy_pair(d->stride, w.stride);
     copy_pair(d->dilation, w.dilation);

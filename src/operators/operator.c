@@ -10,6 +10,7 @@
 
 #include <retrograde/operator.h>
 
+#include <math.h>
 #include <stdio.h>
 
 /* ---- names ---- */
@@ -213,7 +214,10 @@ static rg_status read_numbers(rg_run *run, const rg_operator *op, int32_t input,
     const bool fits = count <= RG_ONNX_VALUES;
     for (int64_t i = 0; i < count && fits; i++) {
         n->floats[slot][i] = values[i];
-        const double held = values[i] > 0x1p62 ? 0x1p62 : values[i] < -0x1p62 ? -0x1p62 : values[i];
+        const double held = isnan(values[i])      ? 0
+                            : values[i] > 0x1p62  ? 0x1p62
+                            : values[i] < -0x1p62 ? -0x1p62
+                                                  : values[i];
         n->ints[slot][i] = (int64_t)held;
     }
     rg_run_release(run, values, count);
@@ -295,6 +299,9 @@ rg_status rg_operator_run(rg_operator *op, rg_commands *commands, rg_tensor *con
     RG_CHECK(inputs != NULL || count == 0, RG_INVALID_ARGUMENT, "rg_operator_run: inputs is NULL");
     for (int32_t i = 0; i < op->output_count; i++)
         outputs[i] = NULL;
+    for (int32_t i = op->input_count; i < count; i++)
+        RG_CHECK(inputs[i] == NULL, RG_INVALID_ARGUMENT, "%s has at most %d inputs", op->name,
+                 op->input_count);
     RG_CHECK(wanted != 0 && wanted >> op->output_count == 0, RG_INVALID_ARGUMENT,
              "%s: at least one of %d results must be requested, and no other", op->name,
              op->output_count);

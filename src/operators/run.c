@@ -97,9 +97,16 @@ rg_status rg_run_forward(rg_run *run, const rg_op *op, const void *desc, rg_tens
     rg_status status =
         named(run, rg_kernel_forward_alloc(kernel, run->commands, 1, x, false, y, state));
     rg_kernel_destroy(kernel);
-    for (int32_t i = 0; i < outputs && status == RG_OK; i++)
-        status = rg_run_keep(run, y[i]);
-    return status;
+    rg_status kept = RG_OK;
+    for (int32_t i = 0; i < outputs && status == RG_OK; i++) {
+        const rg_status one = rg_run_keep(run, y[i]);
+        kept = one != RG_OK ? one : kept;
+    }
+    if (kept != RG_OK && state != NULL) {
+        rg_state_destroy(*state);
+        *state = NULL;
+    }
+    return status != RG_OK ? status : kept;
 }
 
 rg_status rg_run_gradient(rg_run *run, const rg_op *op, const void *desc, const rg_run_reads *reads,
@@ -114,11 +121,13 @@ rg_status rg_run_gradient(rg_run *run, const rg_op *op, const void *desc, const 
         reads->state != NULL ? &reads->state : NULL, reads->wanted, false, made);
     status = named(run, status);
     rg_kernel_destroy(kernel);
+    rg_status kept = RG_OK;
     for (int32_t i = 0; i < inputs && status == RG_OK; i++) {
         dx[i] = made[i];
-        status = made[i] != NULL ? rg_run_keep(run, made[i]) : RG_OK;
+        const rg_status one = made[i] != NULL ? rg_run_keep(run, made[i]) : RG_OK;
+        kept = one != RG_OK ? one : kept;
     }
-    return status;
+    return status != RG_OK ? status : kept;
 }
 
 rg_status rg_run_unary(rg_run *run, const rg_op *op, const void *desc, rg_tensor *x, rg_tensor **y)
@@ -227,6 +236,7 @@ rg_status rg_run_read(rg_run *run, const rg_tensor *x, double **values, int64_t 
     *count = rg_shape_count(&x->desc);
     const size_t bytes = (size_t)*count * rg_dtype_size(x->desc.dtype);
     void *raw, *made;
+    *values = NULL;
     RG_TRY(rg_allocate(allocator, bytes + 1, &raw));
     rg_status status = rg_allocate(allocator, (size_t)*count * sizeof **values + 1, &made);
     if (status == RG_OK) {
@@ -234,8 +244,10 @@ rg_status rg_run_read(rg_run *run, const rg_tensor *x, double **values, int64_t 
         status = rg_tensor_read(x, raw, bytes, RG_LAYOUT_SAME);
         for (int64_t i = 0; i < *count && status == RG_OK; i++)
             (*values)[i] = rg_element_get(raw, x->desc.dtype, i);
-        if (status != RG_OK)
+        if (status != RG_OK) {
             rg_run_release(run, *values, *count);
+            *values = NULL;
+        }
     }
     rg_release(allocator, raw, bytes + 1);
     return status;

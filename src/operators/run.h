@@ -76,7 +76,8 @@ rg_status rg_run_restore(rg_run *run, rg_tensor *x, rg_onnx_layout layout,
 /* A dense tensor from host numbers. */
 rg_status rg_run_numbers(rg_run *run, rg_dtype dtype, int32_t rank, const int64_t dims[],
                          const double values[], rg_tensor **y);
-/* All elements on the host, which the caller releases; *count of them. */
+/* All elements on the host, which the caller releases; *count of them. On failure *values is NULL.
+ */
 rg_status rg_run_read(rg_run *run, const rg_tensor *x, double **values, int64_t *count);
 void rg_run_release(rg_run *run, double *values, int64_t count);
 

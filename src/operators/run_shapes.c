@@ -10,6 +10,8 @@
 #include <retrograde/reshape.h>
 #include <retrograde/slice.h>
 
+#include <math.h>
+
 /* The gradient of an op with one input, whose shape is `source`. */
 static rg_status gradient_of(rg_run *run, rg_tensor *dy, int32_t rank, const int64_t source[],
                              rg_tensor **dx)
@@ -48,24 +50,80 @@ static rg_status copy_index(rg_run *run, rg_kernel *copy, rg_tensor *x, rg_tenso
     return status;
 }
 
-/* The order of x along `axis`, reversed, by as many copies as there are elements. */
-static rg_status reverse(rg_run *run, rg_tensor *x, int32_t axis, rg_tensor **y)
+/* Copies indices 0 to count - 1 of x along `axis` to y, the last one first. */
+static rg_status copy_reversed(rg_run *run, rg_tensor *x, rg_tensor *y, int32_t axis, int64_t first,
+                               int64_t count)
 {
     rg_reshape_desc same = rg_reshape_desc_default();
     rg_kernel *copy;
-    const int64_t n = x->desc.dims[axis];
-    const rg_tensor_desc dense = rg_tensor_desc_dense(x->desc.dtype, x->desc.rank, x->desc.dims);
-    RG_TRY(rg_tensor_create(run->device, &dense, y));
-    RG_TRY(rg_run_keep(run, *y));
-    same.dims_count = x->desc.rank;
-    memcpy(same.dims, x->desc.dims, sizeof same.dims);
-    same.dims[axis] = 1;
+    same.dims_count = x->desc.rank; /* all of them 0 */
+    same.zero_keeps = true;
     RG_TRY(rg_reshape_create(run->device, &same, &copy));
     rg_status status = RG_OK;
-    for (int64_t i = 0; i < n && status == RG_OK; i++)
-        status = copy_index(run, copy, x, *y, axis, n - 1 - i, i);
+    for (int64_t i = 0; i < count && status == RG_OK; i++)
+        status = copy_index(run, copy, x, y, axis, first + count - 1 - i, i);
     rg_kernel_destroy(copy);
     return status;
+}
+
+/* A part of a dense x (outer, n, inner) along n, as (outer, blocks, length, inner). */
+static rg_status view_blocks(rg_run *run, rg_tensor *x, int64_t start, int64_t blocks,
+                             int64_t length, rg_tensor **view)
+{
+    const int64_t from[] = { 0, start, 0 };
+    const int64_t part[] = { x->desc.dims[0], blocks * length, x->desc.dims[2] };
+    const int64_t dims[] = { part[0], blocks, length, part[2] };
+    rg_tensor *slice;
+    RG_TRY(rg_tensor_slice(x, from, part, NULL, &slice));
+    RG_TRY(rg_run_keep(run, slice));
+    RG_TRY(rg_tensor_reshape(slice, 4, dims, view));
+    return rg_run_keep(run, *view);
+}
+
+/* The order along the second dimension of x (outer, n, inner), reversed. n = blocks * length +
+ * rest: the elements of all blocks are reversed at once, then the blocks, so that there are about
+ * 3 sqrt(n) copies. */
+static rg_status reverse_middle(rg_run *run, rg_tensor *x, rg_tensor *y)
+{
+    enum { FEW = 64 };
+    const int64_t n = x->desc.dims[1], length = n <= FEW ? 1 : (int64_t)sqrt((double)n);
+    const int64_t blocks = n / length, rest = n - blocks * length;
+    rg_tensor *from, *to;
+    RG_TRY(view_blocks(run, x, 0, blocks, length, &from));
+    RG_TRY(view_blocks(run, y, rest, blocks, length, &to));
+    RG_TRY(copy_reversed(run, x, y, 1, n - rest, rest));
+    if (length > 1) {
+        const rg_tensor_desc dense = rg_tensor_desc_dense(x->desc.dtype, 4, from->desc.dims);
+        rg_tensor *between;
+        RG_TRY(rg_tensor_create(run->device, &dense, &between));
+        RG_TRY(rg_run_keep(run, between));
+        RG_TRY(copy_reversed(run, from, between, 2, 0, length));
+        from = between;
+    }
+    return copy_reversed(run, from, to, 1, 0, blocks);
+}
+
+/* The order of a dense x along `axis`, reversed. */
+static rg_status reverse(rg_run *run, rg_tensor *x, int32_t axis, rg_tensor **y)
+{
+    const rg_tensor_desc dense = rg_tensor_desc_dense(x->desc.dtype, x->desc.rank, x->desc.dims);
+    int64_t dims[3] = { 1, x->desc.dims[axis], 1 };
+    rg_tensor *from, *to;
+    if (rg_shape_count(&dense) == 0) {
+        *y = x;
+        return RG_OK;
+    }
+    for (int32_t d = 0; d < x->desc.rank; d++)
+        dims[d < axis ? 0 : 2] *= d != axis ? x->desc.dims[d] : 1;
+    RG_TRY(rg_tensor_create(run->device, &dense, y));
+    RG_TRY(rg_run_keep(run, *y));
+    const int32_t kept = run->kept_count;
+    RG_TRY(rg_run_reshape(run, x, 3, dims, &from));
+    RG_TRY(rg_run_reshape(run, *y, 3, dims, &to));
+    RG_TRY(reverse_middle(run, from, to));
+    while (run->kept_count > kept) /* the commands keep what they use */
+        rg_tensor_destroy(run->kept[--run->kept_count]);
+    return RG_OK;
 }
 
 rg_status rg_run_slice(rg_run *run)

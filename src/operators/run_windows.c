@@ -11,6 +11,8 @@
 #include <retrograde/slice.h>
 #include <retrograde/upsample.h>
 
+#include <math.h>
+
 /* y = (scale x)^c; |x|^c where `absolute`. */
 static rg_status power(rg_run *run, rg_tensor *x, bool absolute, double scale, double c,
                        rg_tensor **y)
@@ -94,8 +96,8 @@ static rg_status source_shape(rg_run *run, const rg_pool_desc *d, rg_tensor_desc
         *shape = rg_tensor_desc_dense(dy->dtype, dy->rank, shape->dims);
         return RG_OK;
     }
-    const int64_t pads[] = { d->padding.top + d->padding.bottom,
-                             d->padding.left + d->padding.right };
+    const int64_t pads[] = { (int64_t)d->padding.top + d->padding.bottom,
+                             (int64_t)d->padding.left + d->padding.right };
     for (int32_t axis = 2 - spatial; axis < 2; axis++) {
         const int32_t at = spatial + axis - 1 + !run->node.nhwc;
         RG_CHECK(d->stride[axis] == 1 && d->padding.policy == RG_PADDING_EXPLICIT &&
@@ -142,8 +144,8 @@ static rg_status cut_single(rg_run *run, rg_upsample_desc *d, rg_tensor *x, rg_t
     *cut = x;
     for (int32_t axis = 0; axis < 2 && grid == 1; axis++) {
         const int64_t in = x->desc.dims[1 + axis];
-        const int64_t out =
-            d->output[axis] > 0 ? d->output[axis] : (int64_t)((double)in * d->scale[axis]);
+        const double out =
+            d->output[axis] > 0 ? (double)d->output[axis] : floor((double)in * d->scale[axis]);
         if (out != 1 || in == 1)
             continue;
         length[1 + axis] = 1;

@@ -79,6 +79,9 @@ rg_status rg_trainer_describe_network(rg_trainer *t, const rg_network_desc *netw
 {
     rg_run_state *s = &t->state;
     void *memory;
+    RG_CHECK(network->classes <= RG_DATASET_CLASSES, RG_UNSUPPORTED,
+             "the network has %d classes; at most %d are supported", network->classes,
+             RG_DATASET_CLASSES);
     s->network = *network;
     s->resize = 1;
     RG_TRY(normalize(t, NULL));
