@@ -131,8 +131,8 @@ static void add_caption(rg_page *page, const rg_chart *chart)
 
 static void add_grid(rg_page *page, const frame *f)
 {
-    const int count = (int)floor((f->y.high - f->y.low) / f->y.step + 1e-6);
-    for (int i = 0; i <= count && i < 20; i++) {
+    const int count = (int)fmin(19, floor((f->y.high - f->y.low) / f->y.step + 1e-6));
+    for (int i = 0; i <= count; i++) {
         const double at = f->y.low + i * f->y.step;
         const double value = f->y.log ? pow(10, at) : fabs(at) < f->y.step * 1e-6 ? 0 : at;
         const double y = y_of(f, value);
