@@ -12,6 +12,7 @@ import base64
 import gzip
 import io
 import json
+import math
 import os
 import pathlib
 import re
@@ -192,7 +193,12 @@ def npz_seeds():
     arrays = {"x": npy("|u1", "3, 2, 2", bytes(12)), "y": npy("|u1", "3,", bytes([0, 1, 1]))}
     others = {"x_train": npy("<f4", "2, 4", bytes(32)), "y_train": npy("<i8", "2, 1", bytes(16)),
               "x_test": npy("<f8", "1, 2, 2, 1", bytes(32)), "y_test": npy(">i4", "1,", bytes(4))}
-    for name, members in (("plain", arrays), ("parts", others)):
+    labels = {"x": npy("|u1", "2, 2, 2", bytes(8)), "y": npy("|u1", "2, 3", bytes([0, 1, 1, 0, 0, 1])),
+              "x_test": npy("|u1", "1, 2, 2", bytes(4)), "y_test": npy("|u1", "1, 3", bytes(3))}
+    values = {"x": npy("<f4", "2, 1", bytes(8)), "y": npy("<f4", "2, 2", bytes(16)), "y_test": npy("<f8", "1, 2", bytes(16))}
+    masks = {"x": npy("|u1", "2, 2, 3, 1", bytes(12)), "y": npy("<i4", "2, 2, 3", bytes(48)),
+             "y_test": npy("|u1", "1, 2, 3", bytes([0, 1, 2, 3, 4, 5]))}
+    for name, members in (("plain", arrays), ("parts", others), ("labels", labels), ("values", values), ("masks", masks)):
         for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             out = io.BytesIO()
             with zipfile.ZipFile(out, "w", method) as archive:
@@ -366,6 +372,10 @@ def program_seeds():
         put("options", optimizer + "_words", b"\1" + words.encode())
         dictionary("options", re.findall(r"^([\w-]+=)", options, re.MULTILINE) + ["--", "\n", "cosine"])
         dictionary("checkpoint", list(header["__metadata__"]) + ["dense ", "classes", "\\n"])
+    (work / "small.onnx").write_bytes(onnx_made.classifier(4))
+    run("train", "--data", "data.npz", "--model", "small.onnx", "--epochs", "1", "--batch", "3", "--validation", "0.34",
+        "--threads", "1", "--out", "tuned", cwd=work)
+    put("checkpoint", "onnx", (work / "tuned" / "checkpoint.safetensors").read_bytes())
     return work, models
 
 
@@ -399,6 +409,54 @@ def onnx_seeds():
     dictionary("onnx", ["Conv", "Relu", "Reshape", "Concat", "Slice", "Gather", "axes", "perm", "pads", "to"])
 
 
+def external_seeds():
+    """A matrix in a file of its own, from its start, from byte 4 of one in a folder, and with a wrong length."""
+    for number, (location, offset, length) in enumerate((("w.bin", None, None), ("d/w.bin", 4, 48), ("w.bin", 0, 40),
+                                                         ("../w.bin", 0, 48))):
+        data = onnx_made.model([onnx_made.node("Flatten", ["x"], ["f"]), onnx_made.node("MatMul", ["f", "w"], ["y"])],
+                               [onnx_made.port("x", ["N", 1, 2, 2])], [onnx_made.port("y", ["N", 3])],
+                               [onnx_made.external("w", [4, 3], location, offset, length)])
+        put("external", str(number), struct.pack("<H", len(data)) + data + struct.pack("<13f", *range(13)))
+    dictionary("external", ["location", "offset", "length", "w.bin", "d/w.bin", "d/", "./", "/"])
+
+
+def operator_seeds():
+    """Every name that the program lists with an example of its attributes, on inputs of small images."""
+    names = re.findall(r"^(\w+): ", run("op", "--list"), re.MULTILINE)
+    words = set(re.findall(r"\b([A-Z]\w+)\b", run("op", "--list")))
+    examples = {"Resize": {"sizes": [1, 2, 5, 6], "mode": "nearest", "keep_aspect_ratio_policy": "not_larger"},
+                "Slice": {"starts": [-1], "ends": [-100], "steps": [-1], "axes": [2]},
+                "MaxPool": {"kernel_shape": [2, 2], "auto_pad": "SAME_UPPER", "dilations": [2, 1]},
+                "AveragePool": {"kernel_shape": [2, 2], "ceil_mode": 1}, "LpPool": {"kernel_shape": [2, 2], "p": 3},
+                "Conv": {"strides": [3, 3], "auto_pad": "SAME_LOWER"}, "Pad": {"pads": [0, 0, 1, -1, 0, 0, 1, 1], "mode": "edge"},
+                "ConvTranspose": {"output_shape": [9, 9], "output_padding": [1, 0]}, "Split": {"num_outputs": 2, "axis": 1},
+                "Reshape": {"shape": [0, -1]}, "Transpose": {"perm": [0, 2, 3, 1]}, "Concat": {"axis": 1},
+                "ReduceMean": {"axes": [1, 2], "keepdims": 0}, "Softmax": {"axis": 1, "opset": 11},
+                "LayerNormalization": {"axis": 2}, "GroupNormalization": {"num_groups": 2}, "LRN": {"size": 3},
+                "Gemm": {"transA": 1, "beta": 0.5}}
+    image, vector = bytes([32, 1 << 5 | 2 << 2 | 1, 4, 1]), bytes([8, 2, 0, 0])
+    for name in sorted(words | set(names)):
+        text = json.dumps({"retrograde": 1, "operator": name, "attributes": examples.get(name, {})}).encode()
+        put("operator", name, text + b"\n\1" + (image + bytes(range(8))) + vector * 2)
+        put("operator", name + "_images", text + b"\n\7" + (image[:3] + b"\0") * 3 + vector * 2)
+    attributes = {key for example in examples.values() for key in example}
+    dictionary("operator", [f'"{word}"' for word in attributes] + ["[", "]", ",", "-1", "9223372036854775807", "1e30", "nan", "Grad"])
+
+
+def weights_seeds():
+    """Weights by the names of PyTorch, and what a checkpoint of ours has."""
+    model = b"conv 2 window=1\nbatch_norm\ndense classes\n"
+    floats = lambda *dims: ("F32", list(dims), bytes(4 * math.prod(dims)))
+    for number, kind in enumerate((0, 1, 2 | 3 << 4)):
+        tensors = {"conv.weight": floats(2, 1, 1, 1), "conv.bias": floats(2), "batch_norm.weight": floats(2),
+                   "batch_norm.bias": floats(2), "batch_norm.running_mean": floats(2), "batch_norm.running_var": floats(2),
+                   "dense.weight": floats(3, 8), "dense.bias": floats(3), "batch_norm.num_batches_tracked": ("I64", [], bytes(8))}
+        if number == 1:
+            tensors["dense.weight"] = floats(8, 3)
+        put("weights", str(number), bytes([1 | 1 << 3, kind, 2]) + struct.pack("<H", len(model)) + model + safetensors(tensors, {}))
+    dictionary("weights", [".weight", ".bias", ".running_mean", "F16", "BF16", "F64", "dense", "classes", "conv"])
+
+
 def main():
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
@@ -413,6 +471,9 @@ def main():
     tar_seeds()
     metrics_seeds()
     onnx_seeds()
+    external_seeds()
+    operator_seeds()
+    weights_seeds()
     graph_seeds(*program_seeds())
 
 

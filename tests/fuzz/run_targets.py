@@ -19,13 +19,15 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 
 # Bounds of every input: bytes of memory, of one allocation, and seconds. Devices of the targets
 # refuse memory beyond 64 MiB by themselves, and gzip makes at most 1032 bytes of one.
 LIMITS = ["-rss_limit_mb=1024", "-malloc_limit_mb=300", "-timeout=10"]
 LENGTHS = {"kernel": 256, "slice": 256, "fields": 512, "model": 1024, "checkpoint": 12288,
-           "graph_json": 12288, "safetensors": 8192}
-SLICE = 20 # CPU seconds between two looks at the clock
+           "graph_json": 12288, "safetensors": 8192, "operator": 1024}
+SLICE = 20 # CPU seconds between two looks at the clock, about
+LEAST_SHARE = 0.1 # of a processor, for which a slice becomes longer
 
 
 class Target:
@@ -36,6 +38,7 @@ class Target:
         self.corpus = build / "corpus" / name
         self.findings = build / "findings" / name
         self.executions = self.coverage = self.cpu = 0
+        self.share = 1 # of a processor that the last slice had
         self.finding = None
         self.corpus.mkdir(parents=True, exist_ok=True)
         self.findings.mkdir(parents=True, exist_ok=True)
@@ -52,11 +55,14 @@ class Target:
     def run_slice(self, folder, log):
         """Runs for a while; true where the target may go on."""
         environment = dict(os.environ, TMPDIR=folder, UBSAN_OPTIONS="print_stacktrace=1")
-        process = subprocess.Popen(self.command(min(SLICE, self.seconds - self.cpu)), stderr=log,
+        started = time.monotonic()
+        process = subprocess.Popen(self.command(min(SLICE, self.seconds - self.cpu) / self.share), stderr=log,
                                    stdout=subprocess.DEVNULL, env=environment)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        self.cpu += usage.ru_utime + usage.ru_stime
+        used = usage.ru_utime + usage.ru_stime
+        self.share = min(1, max(LEAST_SHARE, used / (time.monotonic() - started)))
+        self.cpu += used
         return process.returncode == 0
 
     def run(self):
