@@ -125,6 +125,21 @@ class Bounds(Case):
         self.assertIn("32768 x 32768 pixels, which is too much for a file of", errors)
         self.assertLess(megabytes, 500)
 
+    def test_strips(self):
+        """Of a strip only the rows that are seen take memory when it is resized."""
+        if b"__asan_init" in read(train_case.PROGRAM) or b"__tsan_init" in read(train_case.PROGRAM):
+            self.skipTest("sanitizers need addresses of their own")
+        with open(self.path("mean.txt"), "w", encoding="utf-8") as file:
+            file.write("pool kind=average window=512 stride=512\ndense classes\n")
+        for name in ("a", "b"):
+            os.makedirs(self.path("images", name))
+            for i in range(3):
+                write_png(self.path("images", name, "%d.png" % i), 1, 900000, bytes(900000))
+                write_png(self.path("images", name, "wide%d.png" % i), 900000, 1, bytes(900000))
+        run("train", "--data", self.path("images"), "--size", "512", "--model", self.path("mean.txt"), "--epochs", "1",
+            "--batch", "2", "--threads", "1", "--out", self.path("out"),
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20)))  # fmt: skip
+
     def test_labels_beyond_the_model(self):
         """A network with its own number of outputs says so before anything is trained."""
         folder = write_arrays(self.path("set"), [0, 1, 2, 17])

@@ -116,14 +116,15 @@ RG_INLINE void filter_row(const filter *f, const unsigned char *from, unsigned c
     }
 }
 
-/* Row i of the result, of rows of `bytes` each; `sums` has as many elements. */
-static void filter_columns(const filter *f, int64_t i, const unsigned char *rows, size_t bytes,
-                           int32_t *sums, unsigned char *to)
+/* Row i of the result, of rows of `bytes` each from row `first` of the source on; `sums` has as
+ * many elements. */
+static void filter_columns(const filter *f, int64_t i, int64_t first, const unsigned char *rows,
+                           size_t bytes, int32_t *sums, unsigned char *to)
 {
     const int32_t *w = f->weights + i * f->most;
     memset(sums, 0, bytes * sizeof *sums);
     for (int32_t k = 0; k < f->taken[i]; k++) {
-        const unsigned char *row = rows + (size_t)(f->first[i] + k) * bytes;
+        const unsigned char *row = rows + (size_t)(f->first[i] - first + k) * bytes;
         for (size_t j = 0; j < bytes; j++)
             sums[j] += w[k] * row[j];
     }
@@ -153,24 +154,27 @@ rg_status rg_resize_cover(rg_resizer *r, const unsigned char *from, rg_extent of
     const direction down = { of.height, whole.height, (whole.height - size.height) / 2,
                              size.height };
     const size_t bytes = (size_t)(size.width * channels), source = (size_t)(of.width * channels);
-    const size_t rows_bytes = ((size_t)of.height * bytes + 63) / 64 * 64;
     RG_TRY(rg_buffer_fit(&r->weights, filter_bytes(&across) + filter_bytes(&down)));
-    RG_TRY(rg_buffer_fit(&r->rows, rows_bytes + bytes * sizeof(int32_t)));
-    unsigned char *rows = r->rows.data;
-    int32_t *sums = (int32_t *)(void *)(rows + rows_bytes), *block = r->weights.data;
+    int32_t *block = r->weights.data;
     const filter x = make_filter(&across, block);
     const filter y = make_filter(&down, block + filter_bytes(&across) / sizeof *block);
+    /* Only these rows of the source are seen: of a strip few. */
     const int64_t first = y.first[0], end = y.first[y.count - 1] + y.taken[y.count - 1];
+    const size_t rows_bytes = ((size_t)(end - first) * bytes + 63) / 64 * 64;
+    RG_TRY(rg_buffer_fit(&r->rows, rows_bytes + bytes * sizeof(int32_t)));
+    unsigned char *rows = r->rows.data;
+    int32_t *sums = (int32_t *)(void *)(rows + rows_bytes);
     for (int64_t i = first; i < end; i++) {
-        unsigned char *row = rows + (size_t)i * bytes;
+        const unsigned char *at = from + (size_t)i * source;
+        unsigned char *row = rows + (size_t)(i - first) * bytes;
         if (channels == 3)
-            filter_row(&x, from + (size_t)i * source, row, 3);
+            filter_row(&x, at, row, 3);
         else if (channels == 1)
-            filter_row(&x, from + (size_t)i * source, row, 1);
+            filter_row(&x, at, row, 1);
         else
-            filter_row(&x, from + (size_t)i * source, row, channels);
+            filter_row(&x, at, row, channels);
     }
     for (int64_t i = 0; i < y.count; i++)
-        filter_columns(&y, i, rows, bytes, sums, to + (size_t)i * bytes);
+        filter_columns(&y, i, first, rows, bytes, sums, to + (size_t)i * bytes);
     return RG_OK;
 }
