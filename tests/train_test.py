@@ -151,6 +151,14 @@ class GoingOn(Case):
         self.refuses(*self.small("--epochs", "1"), "--out", self.path("other"),
                      says=("other/metrics.csv", "it is not changed"))  # fmt: skip
         self.assertEqual(read(self.path("other", "metrics.csv")), b"my own notes\n")
+        lines = before[0].split(b"\n")  # a run that was killed before its first checkpoint leaves one row
+        for rows in (2, 1):
+            with open(self.path("other", "metrics.csv"), "wb") as file:
+                file.write(b"\n".join(lines[:2] + lines[1:2] * (rows - 1)) + b"\n")
+            if rows == 2:
+                self.refuses(*self.small("--epochs", "1"), "--out", self.path("other"), says="results of another run")
+        run(*self.small("--model", "mlp", "--epochs", "1", "--out", self.path("other")))
+        self.assertEqual(self.epochs("other"), [1])
 
     def test_again_in_another_folder(self):
         """As after a run there that was killed."""

@@ -98,6 +98,25 @@ rg_status rg_csv_start(rg_metric_file *csv, const char *path)
     return rg_fail(RG_IO, "%s: cannot be written: %s", path, strerror(error));
 }
 
+bool rg_csv_is_used(const char *path)
+{
+    enum { START = 4096 }; /* more than two rows */
+    char text[START];
+    struct stat info;
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0)
+        return false;
+    const bool regular = fstat(file, &info) == 0 && S_ISREG(info.st_mode);
+    const ssize_t got = regular ? read(file, text, START) : 0;
+    close(file);
+    int lines = 0;
+    for (ssize_t i = 0; i < got; i++)
+        lines += i == 0 || (text[i - 1] == '\n' && text[i] != '\r');
+    const ssize_t head = sizeof header - 1;
+    const bool own = got >= head && memcmp(text, header, sizeof header - 1) == 0;
+    return lines > (own ? 2 : 1);
+}
+
 rg_status rg_csv_add(rg_metric_file *csv, const rg_metric_row *row)
 {
     rg_page page = { 0 };

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Locks and leftovers of runs. */
 #include "train/run_folder.h"
+#include "train/metrics.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -97,34 +98,19 @@ rg_status rg_folder_make(const char *folder)
     return RG_OK;
 }
 
-/* Whether a table has rows below its head. */
-static bool has_rows(const char *path)
-{
-    FILE *file = fopen(path, "re");
-    int lines = 0, c = 0;
-    if (file == NULL)
-        return false;
-    while (lines < 2 && (c = getc(file)) != EOF)
-        lines += c == '\n' || (lines == 1 && c != '\r');
-    fclose(file);
-    return lines > 1;
-}
-
 bool rg_folder_is_used(const char *folder)
 {
     static const char *const names[] = { "checkpoint.safetensors", "best.safetensors",
-                                         "report.html", "metrics.csv" };
-    enum { TABLE = 3 };
-    bool used = false;
-    for (int i = 0; i <= TABLE && !used; i++) {
-        char *path;
-        struct stat info;
-        if (asprintf(&path, "%s/%s", folder, names[i]) < 0)
-            return true; /* not known: better not to overwrite anything */
-        used = stat(path, &info) == 0 && S_ISREG(info.st_mode) && (i < TABLE || has_rows(path));
-        free(path);
+                                         "report.html" };
+    enum { NAMES = sizeof names / sizeof names[0], PATH = 4096 };
+    char path[PATH]; /* no memory is needed, so that a lack of it is not taken for results */
+    struct stat info;
+    for (int i = 0; i < NAMES; i++) {
+        const int length = snprintf(path, PATH, "%s/%s", folder, names[i]);
+        if (length < PATH && stat(path, &info) == 0 && S_ISREG(info.st_mode))
+            return true;
     }
-    return used;
+    return snprintf(path, PATH, "%s/metrics.csv", folder) < PATH && rg_csv_is_used(path);
 }
 
 /* ---- leftovers ---- */

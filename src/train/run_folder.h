@@ -15,7 +15,7 @@ void rg_folder_unlock(int *lock);
 /* Creates a folder and those above it; one that exists is left as it is. */
 rg_status rg_folder_make(const char *folder);
 
-/* Whether a folder holds results of a run: a checkpoint, a report, or a table with rows. */
+/* Whether a folder holds results of a run: a checkpoint, a report, or a table that is kept. */
 bool rg_folder_is_used(const char *folder);
 
 /* Removes temporary files of processes that are gone. The folder is locked. */
