@@ -174,8 +174,8 @@ static rg_status read_parts(const rg_run *run, int64_t whole, int64_t parts[RG_O
         }
     }
     for (int32_t i = 0; i < *count; i++) {
-        RG_CHECK(parts[i] >= 0, RG_INVALID_ARGUMENT, "%s: a part would have %lld elements",
-                 node->type, (long long)parts[i]);
+        RG_CHECK(parts[i] >= 0 && parts[i] <= whole, RG_INVALID_ARGUMENT,
+                 "%s: a part would have %lld elements", node->type, (long long)parts[i]);
         sum += parts[i];
     }
     RG_CHECK(sum == whole, RG_INVALID_ARGUMENT,
