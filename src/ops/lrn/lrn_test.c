@@ -111,6 +111,8 @@ static const rg_case cases[] = {
     /* long sums of what does not cancel */
     { "long-window-4096", "window=4096 alpha=1 beta=0.75 delta=0.01", "2,4100", 0, ONLY_F32,
       LONG_SUM },
+    { "long-window-32768", "window=32768 alpha=1 beta=0.75 delta=0.01", "1,32768", RG_CASE_LONG,
+      ONLY_F32, LONG_SUM },
     { .name = NULL },
 };
 

@@ -71,6 +71,9 @@ static const rg_case cases[] = {
     { "sum-4k", "", "2,4096 4096,3", 0, TWO, EQUAL },
     /* db sums over rows and over the matrices that b is repeated for */
     { "sum-512k-matrices", "", "4096,128,2 2,3", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-512k-inner", "", "2,524288 524288,1", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-67m-inner", "", "1,67108864 67108864,1", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-67m-rows", "", "67108864,1 1,1", RG_CASE_WIDE, TWO, EQUAL },
     { "empty-stack", "", "0,5,3 0,3,2", RG_CASE_ZERO },
     { "empty-stack-shared", "", "0,5,3 3,2", RG_CASE_ZERO },
     { "no-rows", "", "2,0,3 2,3,4", RG_CASE_ZERO },

@@ -113,6 +113,8 @@ static const rg_case cases[] = {
     { "long-window-4096", "window=64,64 alpha=1 beta=0.75", "1,66,66,3", 0, ONLY_F32, LONG_SUM },
     { "long-window-row", "window=1,4096 alpha=1 beta=0.75 delta=0.01", "1,1,4100,3", 0, ONLY_F32,
       LONG_SUM },
+    { "long-window-32768", "window=1,32768 alpha=1 beta=0.75 delta=0.01", "1,1,32768,1",
+      RG_CASE_LONG, ONLY_F32, LONG_SUM },
     { .name = NULL },
 };
 
