@@ -42,8 +42,11 @@ rg_status rg_fold_scatter(rg_import *m, const rg_proto_node *node, const rg_arra
     for (int32_t d = (int32_t)depth; d < x[0]->rank; d++)
         part *= x[0]->dims[d];
     const int64_t count = x[1]->count / depth;
-    RG_CHECK(x[2]->count == count * part, RG_MALFORMED, "it has %lld updates in place of %lld",
-             (long long)x[2]->count, (long long)(count * part));
+    int64_t updates = 0;
+    RG_CHECK(count <= 1 << 20 && !__builtin_mul_overflow(count, part, &updates), RG_UNSUPPORTED,
+             "%lld parts are not folded", (long long)count);
+    RG_CHECK(x[2]->count == updates, RG_MALFORMED, "it has %lld updates in place of %lld",
+             (long long)x[2]->count, (long long)updates);
     RG_TRY(rg_array_create(m, x[0]->type, x[0]->rank, x[0]->dims, false, y));
     for (int64_t i = 0; i < y->count; i++)
         y->data[i] = rg_array_at(x[0], i);

@@ -234,10 +234,13 @@ rg_status rg_fold_slice(rg_import *m, const rg_proto_node *node, const rg_array 
              RG_MALFORMED, "starts, ends, axes and steps are not of one length");
     memcpy(dims, x[0]->dims, sizeof dims);
     dense_strides(x[0], strides);
+    uint32_t seen = 0;
     for (int32_t i = 0; i < count; i++) {
         int32_t axis = 0;
         const int64_t step = step_count < 0 ? 1 : steps[i];
         RG_TRY(rg_axis("an axis", axis_count < 0 ? i : axes[i], x[0]->rank, &axis));
+        RG_CHECK((seen >> axis & 1) == 0, RG_MALFORMED, "'axes' has %d twice", axis);
+        seen |= 1U << axis;
         RG_CHECK(step != 0 && step != INT64_MIN, RG_MALFORMED, "a step is 0");
         rg_slice_range(x[0]->dims[axis], step, &starts[i], ends[i], &dims[axis]);
         start += starts[i] * strides[axis];
@@ -298,7 +301,8 @@ rg_status rg_fold_range(rg_import *m, const rg_proto_node *node, const rg_array 
     RG_TRY(rg_array_create(m, x[0]->type, 1, &length, false, y));
     for (int64_t i = 0; i < length; i++) {
         if (integer)
-            y->data[i].i = rg_array_at(x[0], 0).i + i * rg_array_at(x[2], 0).i;
+            y->data[i].i = (int64_t)((uint64_t)rg_array_at(x[0], 0).i +
+                                     (uint64_t)i * (uint64_t)rg_array_at(x[2], 0).i);
         else
             y->data[i].f = numbers[0] + (double)i * numbers[2];
     }
@@ -338,8 +342,8 @@ rg_status rg_fold_reduce(rg_import *m, const rg_proto_node *node, const rg_array
     const bool product = strcmp(node->type, "ReduceProd") == 0;
     int64_t ones[RG_MAX_RANK] = { 1, 1, 1, 1, 1, 1, 1, 1 }, result = product;
     RG_TRY(rg_attribute_bool(node, "keepdims", &keep));
-    RG_CHECK(rg_type_is_integer(x[0]->type) && x[0]->rank <= 1, RG_UNSUPPORTED,
-             "constants other than lists of integers are not folded");
+    RG_CHECK(rg_type_is_integer(x[0]->type) && x[0]->rank <= 1 && x[0]->count <= 1 << 16,
+             RG_UNSUPPORTED, "constants other than lists of integers are not folded");
     RG_TRY(rg_array_create(m, x[0]->type, keep ? x[0]->rank : 0, ones, false, y));
     for (int64_t i = 0; i < x[0]->count; i++) {
         const int64_t e = rg_array_at(x[0], i).i;

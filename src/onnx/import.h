@@ -260,6 +260,9 @@ rg_status rg_import_floats(rg_import *m, const rg_proto_node *node, size_t input
 /* Those of one probe. */
 rg_status rg_import_probe_ints(rg_import *m, const rg_proto_node *node, size_t input, int32_t probe,
                                int64_t values[], int32_t most, int32_t *count);
+/* The integers of both probes, as many of each. */
+rg_status rg_import_shape(rg_import *m, const rg_proto_node *node, size_t input,
+                          int64_t dims[RG_PROBES][RG_MAX_RANK], int32_t *rank);
 /* A list by attribute or by input, as older and newer operator sets have it; *count -1: neither. */
 rg_status rg_import_list(rg_import *m, const rg_proto_node *node, const char *attribute,
                          size_t input, int64_t values[], int32_t *count);

@@ -29,7 +29,7 @@ static rg_status pick_evenly(rg_import *m, const rg_array *indices, int32_t axis
     int64_t first = 0, step = 1, index = 0;
     rg_flow y;
     *done = indices->count > 0;
-    for (int64_t i = 0; i < indices->count; i++) {
+    for (int64_t i = 0; i < indices->count && *done; i++) {
         RG_TRY(read_indices(indices, length, i, &index));
         first = i == 0 ? index : first;
         step = i == 1 ? index - first : step;
@@ -208,8 +208,13 @@ rg_status rg_convert_depth_to_space(rg_import *m, const rg_proto_node *node)
         int64_t file[RG_MAX_RANK];
         rg_flow_dims(&x, p, file);
         const int64_t n = file[0], c = file[1], h = file[2], w = file[3];
+        int64_t most; /* of the products below */
         RG_CHECK(block >= 1 && block <= 1 << 20 &&
-                     (back ? h % block == 0 && w % block == 0 : c % (block * block) == 0),
+                     (back ? h % block == 0 && w % block == 0 : c % (block * block) == 0) &&
+                     !__builtin_mul_overflow(back    ? c
+                                             : h > w ? h
+                                                     : w,
+                                             back ? block * block : block, &most),
                  RG_MALFORMED, "attribute 'blocksize' is %lld for %lld channels of %lld x %lld",
                  (long long)block, (long long)c, (long long)h, (long long)w);
         const int64_t from[3][6] = { { n, block, block, c / block / block, h, w },

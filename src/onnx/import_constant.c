@@ -145,6 +145,17 @@ rg_status rg_import_probe_ints(rg_import *m, const rg_proto_node *node, size_t i
     return RG_OK;
 }
 
+rg_status rg_import_shape(rg_import *m, const rg_proto_node *node, size_t input,
+                          int64_t dims[RG_PROBES][RG_MAX_RANK], int32_t *rank)
+{
+    int32_t other = 0;
+    RG_TRY(rg_import_probe_ints(m, node, input, 0, dims[0], RG_MAX_RANK, rank));
+    RG_TRY(rg_import_probe_ints(m, node, input, 1, dims[1], RG_MAX_RANK, &other));
+    RG_CHECK(*rank == other, RG_UNSUPPORTED,
+             "the number of dimensions depends on the size of the batch");
+    return RG_OK;
+}
+
 rg_status rg_import_ints(rg_import *m, const rg_proto_node *node, size_t input, int64_t values[],
                          int32_t most, int32_t *count)
 {

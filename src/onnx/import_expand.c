@@ -130,8 +130,7 @@ rg_status rg_convert_expand(rg_import *m, const rg_proto_node *node)
     int64_t dims[RG_PROBES][RG_MAX_RANK];
     int32_t rank = 0;
     rg_flow x;
-    for (int32_t p = 0; p < RG_PROBES; p++)
-        RG_TRY(rg_import_probe_ints(m, node, 1, p, dims[p], RG_MAX_RANK, &rank));
+    RG_TRY(rg_import_shape(m, node, 1, dims, &rank));
     RG_TRY(rg_import_any(m, node, 0, &x));
     RG_TRY(rg_flow_expand(m, &x, rank, dims));
     return rg_import_define(m, node, 0, &x);
@@ -169,17 +168,15 @@ rg_status rg_convert_tile(rg_import *m, const rg_proto_node *node)
     int64_t repeats[RG_PROBES][RG_MAX_RANK];
     int32_t count = 0;
     rg_flow x;
-    for (int32_t p = 0; p < RG_PROBES; p++)
-        RG_TRY(rg_import_probe_ints(m, node, 1, p, repeats[p], RG_MAX_RANK, &count));
+    RG_TRY(rg_import_shape(m, node, 1, repeats, &count));
     RG_TRY(rg_import_any(m, node, 0, &x));
     RG_CHECK(count == rg_flow_rank(&x), RG_MALFORMED, "'repeats' has %d entries for %d dimensions",
              count, rg_flow_rank(&x));
     for (int32_t d = 0; d < count; d++) {
         const int64_t times[RG_PROBES] = { repeats[0][d], repeats[1][d] };
-        RG_CHECK(times[0] >= 0 && times[0] <= INT32_MAX, RG_MALFORMED,
-                 "entry %d of 'repeats' is "
-                 "%lld",
-                 d, (long long)times[0]);
+        for (int32_t p = 0; p < RG_PROBES; p++)
+            RG_CHECK(times[p] >= 0 && times[p] <= INT32_MAX, RG_MALFORMED,
+                     "entry %d of 'repeats' is %lld", d, (long long)times[p]);
         if (times[0] != 1 || times[1] != 1)
             RG_TRY(repeat(m, &x, d, times));
     }

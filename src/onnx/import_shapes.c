@@ -187,10 +187,9 @@ rg_status rg_convert_reshape(rg_import *m, const rg_proto_node *node)
     rg_known *known = NULL;
     RG_TRY(rg_attribute_bool(node, "allowzero", &allow_zero));
     RG_TRY(rg_import_known(m, node, 0, &known));
-    for (int32_t p = 0; p < RG_PROBES; p++) {
-        RG_TRY(rg_import_probe_ints(m, node, 1, p, dims[p], RG_MAX_RANK, &rank));
+    RG_TRY(rg_import_shape(m, node, 1, dims, &rank));
+    for (int32_t p = 0; p < RG_PROBES; p++)
         RG_TRY(resolve_shape(&known->shape[p], allow_zero, dims[p], rank));
-    }
     return define_reshaped(m, node, rank, dims);
 }
 

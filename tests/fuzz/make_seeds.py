@@ -406,7 +406,8 @@ def onnx_seeds():
     for name, data in onnx_made.samples().items():
         for choice in (0, 3):
             put("onnx", f"{name}{choice}", bytes([choice, 1, 0, 0]) + data)
-    dictionary("onnx", ["Conv", "Relu", "Reshape", "Concat", "Slice", "Gather", "axes", "perm", "pads", "to"])
+    dictionary("onnx", ["ConstantOfShape", "Range", "ReduceSum", "ScatterND", "Trilu", "NonZero", "Tile", "Expand", "SpaceToDepth", "LpPool",
+                        "Conv", "Relu", "Reshape", "Concat", "Slice", "Gather", "axes", "perm", "pads", "to"])
 
 
 def external_seeds():
