@@ -221,6 +221,11 @@ static void test_bad_owners(rig *r)
     rg_state *const holes[] = { states[0], NULL };
     EXPECT_FAILS(rg_plan_encode_batch_with_states(plan, r->commands, 2, two, 2, holes, 2),
                  RG_INVALID_ARGUMENT, "image 1: ");
+    rg_tensor *const hole[] = { dy, NULL };
+    rg_state *const same[] = { states[0], states[0] };
+    EXPECT_FAILS(rg_plan_encode_batch_with_states(plan, r->commands, 2, hole, 2, same, 2),
+                 RG_INVALID_ARGUMENT,
+                 "rg_plan_encode_batch_with_states: the source 'dy' of image 1 is NULL");
     EXPECT_FAILS(rg_plan_encode_batch_with_states(plan, r->commands, INT64_MAX, two, 2, states, 2),
                  RG_INVALID_ARGUMENT, "count must be");
     EXPECT_FAILS(rg_plan_encode_batch_with_states(plan, r->commands, 0, two, 0, states, 0),

@@ -379,10 +379,17 @@ RG_API rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor 
  *  of image n. Recorded copies put them together. Where the highest rank among sources that differ
  *  between images is 3, they are images (h, w, c), and all get a dimension in front: a batch
  *  (count, h, w, c), labels (count, h, w). Otherwise they have a dimension for images and are
- *  joined along it, dimension 0; numbers of rank 0 become a row. A tensor that is the same for all
- * images, as any is with a count of 1, is used as it is. Results contain all images. Each temporary
- * is lowered by what rg_plan_source_reads() says, as by rg_plan_encode(). RG_UNSUPPORTED for images
- * of u8, which no op reads. */
+ *  joined along it, dimension 0; numbers of rank 0 become a row, and vectors are refused that no
+ *  source of a higher rank explains.
+ *
+ *  A tensor that is the same for all images, as any is with a count of 1, is one more image where
+ * it has the shape of one: (h, w, c), or (1, h, w, c) where images are joined; with its labels of
+ *  classes, (h, w) or (1, h, w), and their weights. So the same image may be given several times,
+ *  and a batch of one is (1, h, w, c). All else is used as it is: weights of layers, numbers,
+ *  vectors, a tensor (count, h, w, c) of the whole batch.
+ *
+ *  Results contain all images. Each temporary is lowered by what rg_plan_source_reads() says, as by
+ *  rg_plan_encode(). RG_UNSUPPORTED for separate images of u8. */
 RG_API rg_status rg_plan_encode_batch(rg_plan *plan, rg_commands *commands, int64_t count,
                                       rg_tensor *const sources[]);
 

@@ -99,10 +99,11 @@ RG_API rg_status rg_plan_encode_with_states(rg_plan *plan, rg_commands *commands
 
 /** As rg_plan_encode_batch(), for a plan that is given states, too: entry i * count + n is state i
  *  of image n; the lengths are those of all entries. A state that is the same for all images is
- *  that of the whole batch. Otherwise the states of the images are equal (rg_state_equal()), and
- *  the nodes that read them run image by image. Of the inputs of the forward pass that such a node
- *  is not given, the first is an image, and so are others of its rank and dimension 0; the rest is
- *  the same for all images. */
+ *  that of the whole batch, or, where it is of one image, (h, w, c) or (1, h, w, c), that of each
+ *  of them. States of images are equal (rg_state_equal()), count as images like sources, and the
+ *  nodes that read them run image by image. Of the inputs of the forward pass that such a node is
+ *  not given, the first is an image, and so are others of its rank and dimension 0, but for
+ * weights; the rest is the same for all images. */
 RG_API rg_status rg_plan_encode_batch_with_states(rg_plan *plan, rg_commands *commands,
                                                   int64_t count, rg_tensor *const sources[],
                                                   int64_t sources_count, rg_state *const states[],

@@ -70,21 +70,19 @@ rg_status rg_plan_prepare_given(rg_plan *plan, const rg_tensor_desc sources[],
     return rg_plan_layout(plan, &plan->current);
 }
 
-rg_status rg_plan_check_input(const rg_plan *plan, const rg_commands *commands, const char *kind,
-                              const char *name, const rg_tensor *tensor)
+rg_status rg_plan_check_input(const rg_plan *plan, const rg_commands *commands, const char *who,
+                              const char *kind, const char *name, const rg_tensor *tensor)
 {
-    RG_TRY(rg_tensor_usable(tensor, commands, "rg_plan_encode", kind, name));
+    RG_TRY(rg_tensor_usable(tensor, commands, who, kind, name));
     for (const rg_layout_plan *l = plan->layouts; l != NULL; l = l->next)
         RG_CHECK(tensor->storage != l->storage, RG_INVALID_ARGUMENT,
-                 "rg_plan_encode: the %s'%s' is a result of the same plan; copy it first", kind,
-                 name);
+                 "%s: the %s'%s' is a result of the same plan; copy it first", who, kind, name);
     for (int32_t v = 0; v < plan->slots_count; v++) {
         const int32_t p = plan->slots[v].parameter;
-        RG_CHECK(p < 0 || plan->slots[v].made < 0 ||
-                     tensor->storage != plan->parameters[p]->storage,
-                 RG_INVALID_ARGUMENT,
-                 "rg_plan_encode: the %s'%s' is the parameter '%s', which the run overwrites", kind,
-                 name, plan->slots[p].name);
+        RG_CHECK(
+            p < 0 || plan->slots[v].made < 0 || tensor->storage != plan->parameters[p]->storage,
+            RG_INVALID_ARGUMENT, "%s: the %s'%s' is the parameter '%s', which the run overwrites",
+            who, kind, name, plan->slots[p].name);
     }
     return RG_OK;
 }
@@ -99,7 +97,7 @@ static rg_status find_layout(rg_plan *plan, const rg_commands *commands, rg_tens
     for (int32_t i = 0; i < plan->sources_count; i++) {
         const char *name = rg_plan_source_name(plan, i);
         RG_CHECK(sources[i] != NULL, RG_INVALID_ARGUMENT, "%s: the source '%s' is NULL", who, name);
-        RG_TRY(rg_plan_check_input(plan, commands, "source ", name, sources[i]));
+        RG_TRY(rg_plan_check_input(plan, commands, who, "source ", name, sources[i]));
         b->tensors[i] = sources[i];
         b->descs[i] = source_desc(plan, &sources[i]->desc);
         b->alignments[i] = copies ? 0 : rg_source_alignment(plan, sources[i]);

@@ -90,7 +90,7 @@ static rg_status check_ready(const rg_plan *plan, const rg_commands *commands, r
         return status;
     }
     for (int32_t i = 0; i < state->count; i++)
-        RG_TRY(rg_plan_check_input(plan, commands, "state ", name, state->tensors[i]));
+        RG_TRY(rg_plan_check_input(plan, commands, who, "state ", name, state->tensors[i]));
     return RG_OK;
 }
 
@@ -118,6 +118,15 @@ static bool is_one_state(rg_state *const states[], int64_t images)
     for (int64_t n = 1; n < images && one; n++)
         one = states[n] == states[0];
     return one;
+}
+
+/* Whether a state that is the same for all images is of one image, and not of the whole batch. */
+static bool is_of_image(const rg_state *state, const rg_given_states *given)
+{
+    if (state == NULL)
+        return false;
+    const rg_tensor_desc *x = &state->sources[0];
+    return given->stacked ? x->rank == 3 : given->images > 1 && x->rank == 4 && x->dims[0] == 1;
 }
 
 /* ---- in the buffers of a plan ---- */
@@ -151,10 +160,13 @@ rg_status rg_plan_take_given(rg_plan *plan, const rg_commands *commands,
     for (int32_t k = 0; k < plan->given_count; k++) {
         rg_state *const *states = given->states + k * given->images;
         const rg_state_value *value = value_of(plan, k);
-        const int64_t images = is_one_state(states, given->images) ? 1 : given->images;
+        const bool by_image = !is_one_state(states, given->images) || is_of_image(states[0], given);
+        const int64_t images = by_image ? given->images : 1;
         RG_TRY(check_images(states, images, value, who));
         b->given[k] = (rg_given){ .images = images,
                                   .stacked = given->stacked,
+                                  .by_image = by_image,
+                                  .weights = value->op->weights,
                                   .inputs = rg_op_inputs(value->op, value->desc),
                                   .count = states[0]->count,
                                   .first = (int32_t)count,
@@ -184,7 +196,7 @@ bool rg_given_same(const rg_given *a, const rg_given *b)
 static bool is_image(const rg_given *given, int32_t i)
 {
     const rg_tensor_desc *x = &given->x[i], *first = &given->x[0];
-    return given->images > 1 && x->rank > 0 && x->rank == first->rank &&
+    return given->by_image && !(given->weights >> i & 1) && x->rank > 0 && x->rank == first->rank &&
            x->dims[0] == first->dims[0];
 }
 

@@ -30,7 +30,7 @@ static rg_status record_gradient(const rg_layout_plan *layout, const rg_step *st
     rg_state *state = step->forward >= 0 ? layout->states[step->forward] : NULL;
     if (!any && step->views != 0)
         return RG_OK;
-    if (step->given >= 0 && layout->given[step->given].images > 1)
+    if (step->given >= 0 && layout->given[step->given].by_image)
         return rg_layout_record_images(layout, step);
     if (step->given >= 0)
         state = layout->given_states[layout->given[step->given].at];

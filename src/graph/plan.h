@@ -74,6 +74,8 @@ typedef struct rg_memory_entry {
 typedef struct rg_given {
     int64_t images;                  /* that have states of their own; 1: one state serves all */
     bool stacked;                    /* images below rank 4 get a dimension that counts them */
+    bool by_image;                   /* its gradients run image by image */
+    uint32_t weights;                /* the op's: inputs that are no images */
     int32_t inputs, count;           /* inputs of the forward pass; tensors of each state */
     int32_t first;                   /* its first tensor among the inputs of a run */
     int64_t at;                      /* its first state among those of a layout */
@@ -150,6 +152,7 @@ typedef struct rg_given_states {
     rg_state *const *states;
     int64_t images; /* at least 1 */
     bool stacked;   /* see rg_given */
+    int32_t rank;   /* rg_plan_images_rank() */
 } rg_given_states;
 
 struct rg_plan {
@@ -357,11 +360,23 @@ rg_status rg_plan_prepare_given(rg_plan *plan, const rg_tensor_desc sources[],
 rg_status rg_plan_encode_given(rg_plan *plan, rg_commands *commands, rg_tensor *const sources[],
                                const rg_given_states *given, const char *who);
 /* Refuses a tensor of another device, or one that the run writes. */
-rg_status rg_plan_check_input(const rg_plan *plan, const rg_commands *commands, const char *kind,
-                              const char *name, const rg_tensor *tensor);
+rg_status rg_plan_check_input(const rg_plan *plan, const rg_commands *commands, const char *who,
+                              const char *kind, const char *name, const rg_tensor *tensor);
 
 /* Records that the next run has the next number. */
 rg_status rg_plan_record_run(rg_plan *plan, rg_commands *commands);
+
+/* ---- plan_images.c ---- */
+
+bool rg_plan_is_one_tensor(rg_tensor *const images[], int64_t count);
+/* The highest rank among sources that are images, and among the inputs that states of images are
+ * of: 3 are images (h, w, c), without a dimension for them. */
+int32_t rg_plan_images_rank(const rg_plan *plan, int64_t count, rg_tensor *const sources[],
+                            rg_state *const states[]);
+/* Whether source i, one tensor for all images, is an image that is repeated, and not one tensor
+ * that serves all; `rank`: rg_plan_images_rank(). */
+bool rg_plan_repeats_image(const rg_plan *plan, int32_t i, int64_t count, int32_t rank,
+                           const rg_tensor *image);
 
 /* ---- plan_run.c ---- */
 

@@ -16,48 +16,39 @@ static const rg_allocator *const allocator = &rg_default_allocator;
 
 /* Images of one source on their way into one tensor. */
 typedef struct gathering {
+    const char *who;
     rg_commands *commands;
     int64_t count;
     rg_tensor *const *images;
-    bool stacks;       /* the sources are images (h, w, c) */
+    int32_t rank;      /* rg_plan_images_rank(): 3 are images (h, w, c), 1 vectors */
     rg_tensor *whole;  /* a temporary */
     rg_tensor **from;  /* the images, as elements that can be copied */
     rg_tensor **parts; /* views of `whole`, one for each image */
 } gathering;
 
-static bool is_one_tensor(const gathering *g)
-{
-    for (int64_t n = 1; n < g->count; n++) {
-        if (g->images[n] != g->images[0])
-            return false;
-    }
-    return true;
-}
-
 static rg_status check_images(const gathering *g, const char *name)
 {
     for (int64_t n = 0; n < g->count; n++) {
         RG_CHECK(g->images[n] != NULL, RG_INVALID_ARGUMENT,
-                 "rg_plan_encode_batch: the source '%s' of image %" PRId64 " is NULL", name, n);
-        RG_TRY(
-            rg_tensor_usable(g->images[n], g->commands, "rg_plan_encode_batch", "source ", name));
+                 "%s: the source '%s' of image %" PRId64 " is NULL", g->who, name, n);
+        RG_TRY(rg_tensor_usable(g->images[n], g->commands, g->who, "source ", name));
         const rg_tensor_desc *first = &g->images[0]->desc, *desc = &g->images[n]->desc;
         char have[RG_SHAPE_TEXT], want[RG_SHAPE_TEXT];
-        RG_CHECK(
-            first->dtype == desc->dtype && rg_shape_same_dims(first, desc), RG_INVALID_ARGUMENT,
-            "rg_plan_encode_batch: the source '%s' is %s for image 0 and %s for image %" PRId64,
-            name, rg_shape_text(first, have), rg_shape_text(desc, want), n);
+        RG_CHECK(first->dtype == desc->dtype && rg_shape_same_dims(first, desc),
+                 RG_INVALID_ARGUMENT,
+                 "%s: the source '%s' is %s for image 0 and %s for image %" PRId64, g->who, name,
+                 rg_shape_text(first, have), rg_shape_text(desc, want), n);
     }
     return RG_OK;
 }
 
 /* A dtype of the same size that kernels copy bit by bit. */
-static rg_status copied_as(rg_dtype dtype, const char *name, rg_dtype *as)
+static rg_status copied_as(rg_dtype dtype, const char *who, const char *kind, const char *name,
+                           rg_dtype *as)
 {
     *as = dtype == RG_I32 ? RG_F32 : dtype == RG_I64 ? RG_F64 : dtype;
-    RG_CHECK(rg_dtype_is_data(*as), RG_UNSUPPORTED,
-             "rg_plan_encode_batch: the source '%s' is %s, which no op reads", name,
-             rg_dtype_name(dtype));
+    RG_CHECK(rg_dtype_is_data(*as), RG_UNSUPPORTED, "%s: the %s '%s' is %s, which no op reads", who,
+             kind, name, rg_dtype_name(dtype));
     return RG_OK;
 }
 
@@ -76,22 +67,33 @@ static rg_status view_as(const rg_tensor *tensor, rg_dtype dtype, rg_tensor **vi
 /* Whether the images are stacked along a new first dimension. */
 static bool is_stacked(const gathering *g)
 {
-    return g->stacks || g->images[0]->desc.rank == 0;
+    return g->rank == 3 || g->images[0]->desc.rank == 0;
 }
 
 static rg_status make_whole(gathering *g, const char *name)
 {
     rg_tensor_desc desc = g->images[0]->desc;
+    char text[RG_SHAPE_TEXT];
+    RG_CHECK(g->rank != 1 || desc.rank != 1 || desc.dims[0] == 1, RG_INVALID_ARGUMENT,
+             "%s: the source '%s' is %s for each image, and has no dimension for images: give "
+             "(h, w, c), or a dimension 0 of 1",
+             g->who, name, rg_shape_text(&desc, text));
     if (is_stacked(g)) {
-        RG_CHECK(
-            desc.rank < RG_MAX_RANK, RG_INVALID_ARGUMENT,
-            "rg_plan_encode_batch: the source '%s' has rank %d, and no rank is left for images",
-            name, desc.rank);
-        memmove(&desc.dims[1], &desc.dims[0], (size_t)desc.rank++ * sizeof desc.dims[0]);
+        RG_CHECK(desc.rank < RG_MAX_RANK, RG_INVALID_ARGUMENT,
+                 "%s: the source '%s' has rank %d, and no rank is left for images", g->who, name,
+                 desc.rank);
+        memmove(&desc.dims[1], &desc.dims[0], (size_t)desc.rank * sizeof desc.dims[0]);
+        memmove(&desc.strides[1], &desc.strides[0], (size_t)desc.rank++ * sizeof desc.dims[0]);
         desc.dims[0] = 1;
     }
+    if (g->count == 1) { /* the image itself, with one more dimension */
+        RG_TRY(view_as(g->images[0], desc.dtype, &g->whole));
+        g->whole->desc = desc;
+        rg_shape_normalize(&g->whole->desc);
+        return RG_OK;
+    }
     RG_CHECK(!__builtin_mul_overflow(desc.dims[0], g->count, &desc.dims[0]), RG_INVALID_ARGUMENT,
-             "rg_plan_encode_batch: the source '%s' has too many images", name);
+             "%s: the source '%s' has too many images", g->who, name);
     desc = rg_tensor_desc_dense(desc.dtype, desc.rank, desc.dims);
     return rg_tensor_create_temporary(g->commands, &desc, &g->whole);
 }
@@ -137,15 +139,15 @@ static rg_status gather(const rg_plan *plan, gathering g, const char *name, rg_t
     const int64_t count = g.count;
     rg_dtype dtype;
     RG_TRY(check_images(&g, name));
-    RG_TRY(copied_as(images[0]->desc.dtype, name, &dtype));
+    RG_TRY(copied_as(images[0]->desc.dtype, g.who, "source", name, &dtype));
     rg_status status = rg_allocate_array((size_t)count, sizeof *g.from, &g.from);
     if (status == RG_OK)
         status = rg_allocate_array((size_t)count, sizeof *g.parts, &g.parts);
     if (status == RG_OK)
         status = make_whole(&g, name);
-    if (status == RG_OK)
+    if (status == RG_OK && count > 1)
         status = make_parts(&g, dtype);
-    if (status == RG_OK)
+    if (status == RG_OK && count > 1)
         status = copy_parts(&g, plan);
     for (int64_t n = 0; n < count; n++) {
         if (g.from != NULL)
@@ -159,17 +161,12 @@ static rg_status gather(const rg_plan *plan, gathering g, const char *name, rg_t
     return status;
 }
 
-/* Whether sources that differ between images have no dimension for them: one is an image (h, w, c),
- * and none has a higher rank. */
-static bool are_images(const rg_plan *plan, int64_t count, rg_tensor *const sources[])
+/* Whether one tensor stands for all images as it is: no image of its own. */
+static bool is_whole(const rg_plan *plan, int32_t i, const gathering *g)
 {
-    int32_t most = 0;
-    for (int32_t i = 0; i < plan->sources_count; i++) {
-        const gathering g = { .count = count, .images = sources + i * count };
-        if (g.images[0] != NULL && !is_one_tensor(&g) && g.images[0]->desc.rank > most)
-            most = g.images[0]->desc.rank;
-    }
-    return most == 3;
+    return rg_plan_is_one_tensor(g->images, g->count) &&
+           (g->images[0] == NULL ||
+            !rg_plan_repeats_image(plan, i, g->count, g->rank, g->images[0]));
 }
 
 /* Sources in one piece each: `wholes` are temporaries made here, NULL where the caller's serves. */
@@ -178,12 +175,13 @@ static rg_status gather_all(rg_plan *plan, rg_commands *commands, rg_tensor *con
 {
     rg_tensor **const wholes = plan->buffers.wholes, **const pieces = plan->buffers.pieces;
     for (int32_t i = 0; i < plan->sources_count; i++) {
-        const gathering g = { .commands = commands,
+        const gathering g = { .who = who,
+                              .commands = commands,
                               .count = given->images,
                               .images = sources + i * given->images,
-                              .stacks = given->stacked };
+                              .rank = given->rank };
         pieces[i] = g.images[0];
-        if (is_one_tensor(&g))
+        if (is_whole(plan, i, &g))
             continue;
         RG_TRY(gather(plan, g, rg_plan_source_name(plan, i), &wholes[i]));
         pieces[i] = wholes[i];
@@ -197,7 +195,7 @@ static rg_status gather_all(rg_plan *plan, rg_commands *commands, rg_tensor *con
     RG_TRY(rg_plan_prepare_given(plan, descs, given, who)); /* reports how often sources are read */
     for (int32_t i = 0; i < plan->sources_count; i++) {
         const uint64_t reads = rg_plan_source_reads(plan, i);
-        if (wholes[i] != NULL && reads > 1)
+        if (wholes[i] != NULL && wholes[i]->commands != 0 && reads > 1)
             RG_TRY(rg_tensor_set_read_count(wholes[i], reads));
     }
     return RG_OK;
@@ -213,23 +211,23 @@ static bool contains(rg_tensor *const tensors[], int64_t count, const rg_tensor 
 
 /* Temporaries must have as many reads left as their sources are read. */
 static rg_status check_images_count(const rg_plan *plan, const rg_commands *commands, int64_t count,
-                                    rg_tensor *const sources[])
+                                    rg_tensor *const sources[], const char *who)
 {
     for (int64_t k = 0; k < plan->sources_count * count; k++) {
         uint64_t reads = 0;
         if (sources[k]->commands == 0)
             continue;
-        RG_TRY(rg_tensor_usable(sources[k], commands, "rg_plan_encode_batch", "source ",
+        RG_TRY(rg_tensor_usable(sources[k], commands, who, "source ",
                                 rg_plan_source_name(plan, (int32_t)(k / count))));
         for (int32_t i = 0; i < plan->sources_count; i++) {
             if (contains(sources + i * count, count, sources[k]))
                 reads += rg_plan_source_reads(plan, i);
         }
         RG_CHECK(sources[k]->read_count >= reads, RG_INVALID_STATE,
-                 "rg_plan_encode_batch: the source '%s' of image %" PRId64
+                 "%s: the source '%s' of image %" PRId64
                  " is a temporary with a read count of %" PRIu64 ", and is read %" PRIu64 " times",
-                 rg_plan_source_name(plan, (int32_t)(k / count)), k % count, sources[k]->read_count,
-                 reads);
+                 who, rg_plan_source_name(plan, (int32_t)(k / count)), k % count,
+                 sources[k]->read_count, reads);
     }
     return RG_OK;
 }
@@ -255,20 +253,23 @@ rg_status rg_plan_encode_images(rg_plan *plan, rg_commands *commands, int64_t co
     RG_CHECK(commands->queue->device == plan->device, RG_INVALID_ARGUMENT,
              "%s: the commands and the plan are on different devices (%s, %s)", who,
              commands->queue->device->name, plan->device->name);
-    const rg_given_states given = { states, count, are_images(plan, count, sources) };
+    rg_given_states given = { .states = states, .images = count };
+    given.rank = rg_plan_images_rank(plan, count, sources, states);
+    given.stacked = given.rank == 3;
     const rg_mark mark = rg_commands_mark(commands);
     rg_tensor **const wholes = plan->buffers.wholes;
     for (int32_t i = 0; i < plan->sources_count; i++)
         wholes[i] = NULL;
     rg_status status = gather_all(plan, commands, sources, &given, who);
     if (status == RG_OK)
-        status = check_images_count(plan, commands, count, sources);
+        status = check_images_count(plan, commands, count, sources, who);
     if (status == RG_OK)
         status = rg_plan_encode_given(plan, commands, plan->buffers.pieces, &given, who);
     if (status == RG_OK)
         count_images(plan, count, sources, wholes);
     for (int32_t i = 0; i < plan->sources_count; i++) {
-        if (wholes[i] != NULL && wholes[i]->read_count > 0) /* refused, or not read */
+        if (wholes[i] != NULL && wholes[i]->commands != 0 &&
+            wholes[i]->read_count > 0) /* refused, or not read */
             (void)rg_tensor_set_read_count(wholes[i], 0);
         rg_tensor_destroy(wholes[i]);
     }
@@ -291,7 +292,8 @@ static rg_status copy_results(const rg_plan *plan, rg_commands *commands, rg_ten
         const rg_tensor_desc dense = rg_tensor_desc_dense(d->dtype, d->rank, d->dims);
         RG_TRY(rg_tensor_create(plan->device, &dense, &results[i]));
         rg_dtype dtype;
-        RG_TRY(copied_as(d->dtype, plan->result_names[i], &dtype));
+        RG_TRY(copied_as(d->dtype, "rg_plan_run_async_results", "result", plan->result_names[i],
+                         &dtype));
         rg_status status = view_as(result, dtype, &from);
         if (status == RG_OK)
             status = view_as(results[i], dtype, &to);

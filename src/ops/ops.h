@@ -23,4 +23,13 @@ extern const rg_op *const rg_ops[];
  * NULL. */
 rg_status rg_op_find(const char *text, const rg_op **op, const rg_op_name **name);
 
+/* Fields that follow others by this name: the bit of the one called `field`, 0 for others; and sets
+ * those in a descriptor whose bits are not in `set`. */
+uint32_t rg_op_name_bit(const rg_op_name *name, const char *field);
+void rg_op_name_follow(const rg_op *op, const rg_op_name *name, uint32_t set, void *desc);
+
+/* The tensors of a name with a descriptor: where the preset fields were changed, those of the name
+ * that has these fields; `name` may be NULL. "" where it has none. */
+const char *rg_op_name_tensors(const rg_op *op, const rg_op_name *name, const void *desc);
+
 #endif

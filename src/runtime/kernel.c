@@ -59,9 +59,14 @@ bool rg_op_fills_state(const rg_op *op, const void *desc)
 
 bool rg_kernel_modifies_state(const rg_kernel *kernel, bool gradient)
 {
-    if (kernel == NULL || kernel->op->state == NULL)
+    if (kernel == NULL)
         return false;
-    return !gradient || rg_op_fills_state(kernel->op, kernel->desc);
+    const rg_op *op = kernel->op;
+    bool writes = op->writes_state != NULL ? op->writes_state(kernel->desc, gradient)
+                                           : op->state != NULL && !gradient;
+    for (int32_t i = 1; i < rg_op_inputs(op, kernel->desc) && gradient; i++)
+        writes |= op->gradient != NULL && rg_op_differentiates(op, kernel->desc, i);
+    return writes;
 }
 
 rg_status rg_kernel_create(rg_device *device, const rg_op *op, const void *desc, rg_kernel **kernel)

@@ -27,6 +27,8 @@ typedef struct rg_op_name {
     const char *fields;          /* "axis=1 flatten=true", on top of the defaults */
     const char *tensors;         /* "dY=dy Y=y dX=dx" */
     int32_t rank_low, rank_high; /* of the first tensor; 0, 0: whatever the op takes */
+    const char *follows; /* "stride=window": a field that has the numbers of another where it is not
+                            set; NULL: none */
 } rg_op_name;
 
 /* What a gradient reads. Input i of the forward pass: RG_READS_X << i; output i: RG_READS_Y <<
@@ -125,6 +127,9 @@ struct rg_op {
     /* Whether kernels write their state alone: forward takes no y, and the gradient needs no dx;
      * NULL: never. */
     bool (*fills_state)(const void *desc);
+    /* Whether forward, or the gradient, writes tensors of its state; NULL: forward alone, if the op
+     * has `state`. */
+    bool (*writes_state)(const void *desc, bool gradient);
     /* Whether images of a batch may share a state, since calls add to it; NULL: never. */
     bool (*shares_state)(const void *desc);
     bool updates; /* an optimizer: inputs `parameter` and `gradient`, outputs `new_<input>` */
@@ -133,6 +138,7 @@ struct rg_op {
     /* RG_READS_ bits of the gradient. */
     uint32_t (*reads)(const void *desc);
     uint32_t optional_dy;    /* bit j: dy[j] may be NULL; for 0, unless the op's header says more */
+    uint32_t weights;        /* bit i: input i has as many dimensions as images, and is none */
     uint32_t wide_gradients; /* bit i: dx[i] may be f32 beside an x[i] of f16 or bf16 */
     /* Whether images may be joined along dimension 0; NULL: never. */
     bool (*joins)(const void *desc, const rg_tensor_desc x[]);

@@ -199,6 +199,13 @@ static bool fills_state(const void *desc)
     return ((const rg_batch_norm_desc *)desc)->phase == RG_BATCH_NORM_STATISTICS;
 }
 
+static bool writes_state(const void *desc, bool is_gradient)
+{
+    (void)desc; /* statistics, then their gradients, in every phase */
+    (void)is_gradient;
+    return true;
+}
+
 static bool shares_state(const void *desc)
 {
     return ((const rg_batch_norm_desc *)desc)->phase != RG_BATCH_NORM_WHOLE;
@@ -434,8 +441,8 @@ RG_OP_DEFINE(
     .aliases = (const rg_alias[]){ RG_X_AS_Y(0, 0), RG_DY_AS_DX(0, 0), RG_X_AS_DX(0, 0), 0 },
     .aliases_of = aliases_of, .count_inputs = count_inputs, .count_outputs = count_outputs,
     .input_names = input_names, .check = check, .shapes = shapes, .state = make_slots, .fits = fits,
-    .fills_state = fills_state, .reads = reads, .optional_dy = 6, .shares_state = shares_state,
-    .forward = forward_by_channels, .gradient = gradient_by_channels,
+    .fills_state = fills_state, .writes_state = writes_state, .reads = reads, .optional_dy = 6,
+    .shares_state = shares_state, .forward = forward_by_channels, .gradient = gradient_by_channels,
     .fusion = { .is_cheap = true, .keep_first_output = keep_first_output },
     .strategies = (const rg_strategy *const *const[]){ strategies, NULL });
 

@@ -133,6 +133,11 @@ static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_s
     return shapes(desc, x, y) == RG_OK ? rg_fused_slots(&d->neuron, &y[0], slots) : 0;
 }
 
+static bool writes_state(const void *desc, bool is_gradient)
+{
+    return !is_gradient && rg_fused_needs_z(&((const rg_conv_transpose_desc *)desc)->neuron);
+}
+
 /* ---- forward and gradient ---- */
 
 /* The geometry, from the shapes of x (or dx), y (or dy) and w (or dw). Layout
@@ -175,9 +180,10 @@ RG_OP_DEFINE(conv_transpose, .text = "transposed convolution",
              .inputs = (const char *const[]){ "x", "w", "b", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
              .count_inputs = count_inputs, .windows = &windows, .check = check, .shapes = shapes,
-             .state = make_slots, .reads = reads, .wide_gradients = 6, .forward = rg_conv_forward,
-             .gradient = rg_conv_gradient, .fusion = { .take_bias = take_bias }, .own = &kind,
-             .launches = &rg_kernels_conv, .strategies = rg_conv_strategies);
+             .state = make_slots, .writes_state = writes_state, .reads = reads, .wide_gradients = 6,
+             .weights = 2, .forward = rg_conv_forward, .gradient = rg_conv_gradient,
+             .fusion = { .take_bias = take_bias }, .own = &kind, .launches = &rg_kernels_conv,
+             .strategies = rg_conv_strategies);
 
 rg_status rg_conv_transpose_create(rg_device *device, const rg_conv_transpose_desc *desc,
                                    rg_kernel **kernel)

@@ -141,6 +141,11 @@ static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_s
     return rg_fused_slots(&((const rg_dense_desc *)desc)->neuron, &y, slots);
 }
 
+static bool writes_state(const void *desc, bool is_gradient)
+{
+    return !is_gradient && rg_fused_needs_z(&((const rg_dense_desc *)desc)->neuron);
+}
+
 /* ---- products ---- */
 
 static rg_dims rows_of(const rg_tensor *tensor, dim_use p)
@@ -273,9 +278,9 @@ RG_OP_DEFINE(dense, .text = "fully connected layers, matrix products",
              .inputs = (const char *const[]){ "x", "w", "b", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names,
              .count_inputs = count_inputs, .check = check, .shapes = shapes, .state = make_slots,
-             .reads = reads, .wide_gradients = 6, .forward = forward, .gradient = gradient,
-             .fusion = { .take_bias = take_bias }, .launches = &rg_kernels_matmul,
-             .strategies = rg_product_strategies);
+             .writes_state = writes_state, .reads = reads, .wide_gradients = 6, .weights = 2,
+             .forward = forward, .gradient = gradient, .fusion = { .take_bias = take_bias },
+             .launches = &rg_kernels_matmul, .strategies = rg_product_strategies);
 
 rg_status rg_dense_create(rg_device *device, const rg_dense_desc *desc, rg_kernel **kernel)
 {

@@ -128,6 +128,11 @@ static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_s
     return RG_GROUP_NORM_DBETA + 1;
 }
 
+static bool writes_state(const void *desc, bool is_gradient)
+{
+    return !is_gradient || ((const rg_group_norm_desc *)desc)->image_gradients;
+}
+
 /* ---- forward and gradient ---- */
 
 static const rg_strategy *const strategies[] = { RG_GROUP_NORM_STRATEGIES(RG_STRATEGY_ENTRY) NULL };
@@ -159,8 +164,9 @@ RG_OP_DEFINE(group_norm, .text = "group, instance and layer normalization",
              .aliases = (const rg_alias[]){ RG_X_AS_Y(0, 0), RG_DY_AS_DX(0, 0), RG_X_AS_DX(0, 0),
                                             0 },
              .count_inputs = count_inputs, .input_names = input_names, .check = check,
-             .shapes = shapes, .state = make_slots, .reads = reads, .forward = forward_by_channels,
-             .gradient = gradient_by_channels, .fusion = { .is_cheap = true },
+             .shapes = shapes, .state = make_slots, .writes_state = writes_state, .reads = reads,
+             .forward = forward_by_channels, .gradient = gradient_by_channels,
+             .fusion = { .is_cheap = true },
              .strategies = (const rg_strategy *const *const[]){ strategies, NULL });
 
 rg_status rg_group_norm_create(rg_device *device, const rg_group_norm_desc *desc,

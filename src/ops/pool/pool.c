@@ -64,9 +64,14 @@ static const rg_field fields[] = {
     { .name = NULL },
 };
 
-/* MPS's constructors without a stride take 1; the nodes set their own. */
+/* MPS's constructors without a stride take 1. */
 #define IMAGE      "sourceImage=x destinationImage=y"
 #define IMAGE_GRAD "sourceGradient=dy sourceImage=x destinationGradient=dx"
+
+#define NODE(name, gradient, kind, tensors, follows)                                   \
+    {                                                                                  \
+        name, gradient, kind " edge=clamp padding.policy=same", tensors, 3, 4, follows \
+    }
 
 static const rg_op_name names[] = {
     { "MPSCNNPoolingMax", false, "kind=max stride=1,1", IMAGE, 3, 4 },
@@ -78,25 +83,18 @@ static const rg_op_name names[] = {
     { "MPSCNNPoolingL2NormGradient", true, "kind=l2 stride=1,1", IMAGE_GRAD, 3, 4 },
     { "MPSCNNDilatedPoolingMaxGradient", true, "kind=max stride=1,1", IMAGE_GRAD, 3, 4 },
     { "MPSCNNPoolingGradient", true, "kind=max stride=1,1", IMAGE_GRAD, 3, 4 },
-    /* nodes have a clamped edge and MPS's default policy */
-    { "MPSCNNPoolingMaxNode", false, "kind=max stride=1,1 edge=clamp padding.policy=same", IMAGE, 3,
-      4 },
-    { "MPSCNNPoolingAverageNode", false, "kind=average stride=1,1 edge=clamp padding.policy=same",
-      IMAGE, 3, 4 },
-    { "MPSCNNPoolingL2NormNode", false, "kind=l2 stride=1,1 edge=clamp padding.policy=same", IMAGE,
-      3, 4 },
-    { "MPSCNNDilatedPoolingMaxNode", false, "kind=max stride=1,1 edge=clamp padding.policy=same",
-      IMAGE, 3, 4 },
-    { "MPSCNNPoolingGradientNode", true, "kind=max stride=1,1 edge=clamp padding.policy=same",
-      IMAGE_GRAD, 3, 4 },
-    { "MPSCNNPoolingMaxGradientNode", true, "kind=max stride=1,1 edge=clamp padding.policy=same",
-      IMAGE_GRAD, 3, 4 },
-    { "MPSCNNPoolingAverageGradientNode", true,
-      "kind=average stride=1,1 edge=clamp padding.policy=same", IMAGE_GRAD, 3, 4 },
-    { "MPSCNNPoolingL2NormGradientNode", true, "kind=l2 stride=1,1 edge=clamp padding.policy=same",
-      IMAGE_GRAD, 3, 4 },
-    { "MPSCNNDilatedPoolingMaxGradientNode", true,
-      "kind=max stride=1,1 edge=clamp padding.policy=same", IMAGE_GRAD, 3, 4 },
+    /* nodes have a clamped edge, MPS's default policy, and windows side by side; those of dilated
+     * ones have as much dilation */
+    NODE("MPSCNNPoolingMaxNode", false, "kind=max", IMAGE, "stride=window"),
+    NODE("MPSCNNPoolingAverageNode", false, "kind=average", IMAGE, "stride=window"),
+    NODE("MPSCNNPoolingL2NormNode", false, "kind=l2", IMAGE, "stride=window"),
+    NODE("MPSCNNDilatedPoolingMaxNode", false, "kind=max", IMAGE, "stride=window dilation=window"),
+    NODE("MPSCNNPoolingGradientNode", true, "kind=max", IMAGE_GRAD, "stride=window"),
+    NODE("MPSCNNPoolingMaxGradientNode", true, "kind=max", IMAGE_GRAD, "stride=window"),
+    NODE("MPSCNNPoolingAverageGradientNode", true, "kind=average", IMAGE_GRAD, "stride=window"),
+    NODE("MPSCNNPoolingL2NormGradientNode", true, "kind=l2", IMAGE_GRAD, "stride=window"),
+    NODE("MPSCNNDilatedPoolingMaxGradientNode", true, "kind=max", IMAGE_GRAD,
+         "stride=window dilation=window"),
     { .name = NULL },
 };
 
@@ -246,6 +244,12 @@ static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_s
     return 1;
 }
 
+static bool writes_state(const void *desc, bool is_gradient)
+{
+    const rg_pool_desc *d = desc;
+    return !is_gradient && d->kind == RG_POOL_MAX && !d->indices;
+}
+
 static rg_status forward_by_channels(rg_call *call)
 {
     return rg_channels_last_forward(call, rg_pool_forward);
@@ -262,8 +266,8 @@ RG_OP_DEFINE(pool, .text = "max, average and L2 pooling",
              .outputs = (const char *const[]){ "y", "indices", NULL }, .names = names,
              .aliases = (const rg_alias[]){ RG_X_AS_DX(0, 0), 0 }, .count_outputs = count_outputs,
              .count_gradients = count_gradients, .check = check, .shapes = shapes,
-             .state = make_slots, .reads = reads, .windows = &windows, .joins = joins,
-             .forward = forward_by_channels, .gradient = gradient_by_channels,
+             .state = make_slots, .writes_state = writes_state, .reads = reads, .windows = &windows,
+             .joins = joins, .forward = forward_by_channels, .gradient = gradient_by_channels,
              .strategies = rg_pool_strategies);
 
 rg_status rg_pool_create(rg_device *device, const rg_pool_desc *desc, rg_kernel **kernel)
