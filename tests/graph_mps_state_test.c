@@ -113,7 +113,7 @@ static void test_conv_state(rig *r)
     const rg_conv_desc desc = rg_conv_desc_default();
     rg_kernel *kernel = NULL;
     EXPECT_OK(rg_conv_create(r->device, &desc, &kernel));
-    EXPECT(!rg_kernel_modifies_state(kernel, true));
+    EXPECT(rg_kernel_modifies_state(kernel, true) && !rg_kernel_modifies_state(kernel, false));
     rg_tensor *x[3] = { tensor_of(r->device, RG_F64, 4, DIMS(1, 1, 2, 1)),
                         tensor_of(r->device, RG_F64, 4, DIMS(1, 1, 1, 1)),
                         tensor_of(r->device, RG_F64, 1, DIMS(1)) };
@@ -173,6 +173,83 @@ static void test_other_descriptor(rig *r)
     EXPECT_FAILS(rg_graph_status(graph), RG_INVALID_ARGUMENT,
                  "pool_0: its gradient has another descriptor");
     rg_graph_destroy(graph);
+}
+
+/* The same for batch normalization, whose phases have descriptors of their own. */
+static void test_other_phase(rig *r)
+{
+    (void)r;
+    for (int i = 0; i < 4; i++) {
+        static const rg_batch_norm_phase phases[][2] = {
+            { RG_BATCH_NORM_WHOLE, RG_BATCH_NORM_WHOLE },
+            { RG_BATCH_NORM_WHOLE, RG_BATCH_NORM_NORMALIZE },
+            { RG_BATCH_NORM_NORMALIZE, RG_BATCH_NORM_NORMALIZE },
+            { RG_BATCH_NORM_NORMALIZE, RG_BATCH_NORM_STATISTICS },
+        };
+        rg_graph *graph = graph_new();
+        rg_batch_norm_desc desc = rg_batch_norm_desc_default();
+        desc.gamma = desc.beta = false;
+        rg_value *x = rg_graph_source(graph, "x"), *dy[] = { rg_graph_source(graph, "dy"), x, x };
+        desc.phase = phases[i][0];
+        rg_node *node = rg_graph_batch_norm(graph, &desc, &x);
+        desc.phase = phases[i][1];
+        EXPECT((rg_graph_batch_norm_gradient(graph, &desc, dy, &x, NULL, node) == NULL) ==
+               (i == 1));
+        EXPECT((rg_graph_status(graph) == RG_OK) == (i != 1));
+        rg_graph_destroy(graph);
+        graph = graph_new();
+        x = rg_graph_source(graph, "x");
+        dy[0] = rg_graph_source(graph, "dy");
+        dy[1] = dy[2] = x;
+        desc.phase = phases[i][0];
+        node = rg_graph_batch_norm(graph, &desc, &x);
+        desc.phase = phases[i][1];
+        desc.epsilon = 1e-3;
+        EXPECT(rg_graph_batch_norm_gradient(graph, &desc, dy, &x, NULL, node) == NULL);
+        EXPECT_FAILS(rg_graph_status(graph), RG_INVALID_ARGUMENT,
+                     "batch_norm_0: its gradient has another descriptor");
+        rg_graph_destroy(graph);
+    }
+}
+
+/* Whether forward and the gradient of a kernel change its state. */
+static void expect_modified(rg_status status, rg_kernel **kernel, bool forward, bool gradient)
+{
+    EXPECT_OK(status);
+    EXPECT(rg_kernel_modifies_state(*kernel, false) == forward);
+    EXPECT(rg_kernel_modifies_state(*kernel, true) == gradient);
+    rg_kernel_destroy(*kernel);
+}
+
+/* isStateModified: what kernels do with a state that they are given. */
+static void test_modified_states(rig *r)
+{
+    rg_kernel *kernel = NULL;
+    rg_pool_desc pool = rg_pool_desc_default();
+    expect_modified(rg_pool_create(r->device, &pool, &kernel), &kernel, true, false);
+    pool.indices = true;
+    expect_modified(rg_pool_create(r->device, &pool, &kernel), &kernel, false, false);
+    pool.indices = false;
+    pool.kind = RG_POOL_AVERAGE;
+    expect_modified(rg_pool_create(r->device, &pool, &kernel), &kernel, false, false);
+    rg_conv_desc conv = rg_conv_desc_default();
+    expect_modified(rg_conv_create(r->device, &conv, &kernel), &kernel, false, true);
+    conv.neuron.kind = RG_NEURON_GELU;
+    expect_modified(rg_conv_create(r->device, &conv, &kernel), &kernel, true, true);
+    rg_batch_norm_desc batch = rg_batch_norm_desc_default();
+    for (int phase = RG_BATCH_NORM_WHOLE; phase <= RG_BATCH_NORM_NORMALIZE; phase++) {
+        batch.phase = (rg_batch_norm_phase)phase;
+        batch.gamma = batch.beta = phase == RG_BATCH_NORM_WHOLE;
+        expect_modified(rg_batch_norm_create(r->device, &batch, &kernel), &kernel, true, true);
+    }
+    rg_group_norm_desc group = rg_group_norm_desc_default();
+    group.gamma = group.beta = false;
+    expect_modified(rg_group_norm_create(r->device, &group, &kernel), &kernel, true, false);
+    group.image_gradients = group.gamma = true;
+    expect_modified(rg_group_norm_create(r->device, &group, &kernel), &kernel, true, true);
+    const rg_softmax_desc softmax = rg_softmax_desc_default();
+    expect_modified(rg_softmax_create(r->device, &softmax, &kernel), &kernel, false, false);
+    EXPECT(!rg_kernel_modifies_state(NULL, true));
 }
 
 /* ---- asynchronous runs ---- */
@@ -254,6 +331,6 @@ static void test_failed_run(rig *r)
 int main(void)
 {
     RUN_ON_DEVICES(test_new_masks, test_image_masks, test_conv_state, test_other_descriptor,
-                   test_own_results, test_failed_run);
+                   test_other_phase, test_modified_states, test_own_results, test_failed_run);
     return rg_test_report();
 }

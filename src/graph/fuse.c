@@ -63,6 +63,26 @@ static bool may_read(const rg_sequence *s, int32_t at, const rg_step *step, cons
     return true;
 }
 
+/* Whether the gradients of step `at` are of its own inputs and outputs. Others, which a graph can
+ * name for a gradient node, are not what the step itself reads and makes. */
+static bool has_own_gradients(const rg_sequence *s, int32_t at)
+{
+    const rg_step *forward = &s->steps[at];
+    int32_t link = -1, i;
+    while ((i = rg_links_gradient(s->links, at, &link)) >= 0) {
+        const rg_step *gradient = &s->steps[i];
+        for (int32_t k = 0; k < gradient->outputs; k++) {
+            if (gradient->source[k] != forward->in[k])
+                return false;
+        }
+        for (int32_t k = 0; k < forward->outputs; k++) {
+            if (gradient->y[k] >= 0 && gradient->y[k] != forward->out[k])
+                return false;
+        }
+    }
+    return true;
+}
+
 /* ---- two consecutive steps ---- */
 
 /* Values between steps, which are gone when both are one. */
@@ -103,6 +123,8 @@ static bool gradients_pair(const rg_sequence *s, int32_t before, int32_t after, 
                            bool lone)
 {
     int32_t i, at = -1;
+    if (!has_own_gradients(s, before) || !has_own_gradients(s, after))
+        return false;
     while ((i = rg_links_gradient(s->links, after, &at)) >= 0) {
         const int32_t between = s->steps[i].out[k];
         if (between < 0 && lone)
@@ -244,7 +266,8 @@ static rg_status fuse_bias(rg_sequence *s, int32_t at)
 static rg_status read_from_y(rg_sequence *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
-    if (step->gradient || step->op->fusion.gradient_of_y == NULL || !step->keeps)
+    if (step->gradient || step->op->fusion.gradient_of_y == NULL || !step->keeps ||
+        !has_own_gradients(s, at))
         return RG_OK;
     any_desc desc = desc_of(step);
     if (!step->op->fusion.gradient_of_y(desc.bytes))
@@ -335,7 +358,7 @@ static bool starts(const rg_sequence *s, const rg_step *step)
 static rg_status fuse_loss(rg_sequence *s, int32_t at)
 {
     const rg_step *step = &s->steps[at];
-    if (step->gradient || step->op->fusion.with_gradient == NULL)
+    if (step->gradient || step->op->fusion.with_gradient == NULL || !has_own_gradients(s, at))
         return RG_OK;
     any_desc desc = desc_of(step);
     if (!step->op->fusion.with_gradient(desc.bytes))

@@ -158,6 +158,18 @@ RG_PRIVATE_API rg_node *rg_graph_apply(rg_graph *graph, const char *op, const vo
     return rg_graph_mistake(graph, status) == RG_OK ? node : NULL;
 }
 
+/* Whether a gradient of this descriptor reads what the node leaves: it is the same, or another
+ * phase of it, whatever the shapes. */
+static bool fits_node(const rg_op *op, const void *made, const void *desc)
+{
+    static const int64_t one = 1;
+    rg_tensor_desc any[RG_MAX_INPUTS];
+    for (int32_t i = 0; i < RG_MAX_INPUTS; i++)
+        any[i] = rg_tensor_desc_dense(RG_F32, 1, &one);
+    return rg_fields_equal(&op->desc, made, desc) ||
+           (op->fits != NULL && op->fits(made, any, desc, any));
+}
+
 static rg_status check_gradient(const rg_graph *graph, const rg_gradient_parts *parts)
 {
     const rg_node *of = parts->of;
@@ -171,8 +183,7 @@ static rg_status check_gradient(const rg_graph *graph, const rg_gradient_parts *
              of->op->name);
     RG_CHECK(parts->op->gradient != NULL, RG_UNSUPPORTED, "%s: %s has no gradient", name,
              parts->op->name);
-    if (of == NULL || of->desc == parts->desc || parts->op->fits != NULL ||
-        rg_fields_equal(&parts->op->desc, of->desc, parts->desc))
+    if (of == NULL || of->desc == parts->desc || fits_node(parts->op, of->desc, parts->desc))
         return RG_OK;
     char have[256], want[256];
     rg_fields_text(&parts->op->desc, parts->desc, have, sizeof have);
