@@ -52,6 +52,8 @@ static int take_field(void *context, const char *name, const char *value)
         rg_wrong("%s", rg_error_text());
         return -1;
     }
+    run->set |= rg_op_name_bit(run->name, name);
+    rg_op_name_follow(run->op, run->name, run->set, run->desc);
     return has_value;
 }
 

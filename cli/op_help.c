@@ -126,10 +126,14 @@ void rg_op_run_help(const rg_op_run *run)
     printf("\nfields:\n");
     rg_fields_each(&run->op->desc, run->desc, print_field, NULL);
     if (run->name != NULL) {
+        const char *follows = run->name->follows;
         printf("\nthis name: %s of %s, with %s; %s\n",
                run->name->gradient ? "the gradient" : "the forward pass", run->op->name,
                run->name->fields[0] != 0 ? run->name->fields : "the default fields",
-               run->name->tensors);
+               rg_op_name_tensors(run->op, run->name, run->desc));
+        if (follows != NULL)
+            printf("fields that have the numbers of another where they are not given: %s\n",
+                   follows);
     } else {
         printf("\nnames in MPS and ONNX (direction, domain, tensors):\n");
         print_names(run->op);

@@ -71,7 +71,6 @@ int rg_op_onnx_take(void *context, const char *name, const char *value)
 
 /* Names that users of other releases, or of our ops, know a tensor by. */
 static const char *const aliases[][2] = {
-    { "Y", "X" }, /* of LogSoftmaxGrad, whose X is the result of the forward pass */
     { "dX", "X_grad" },
     { "dx", "X_grad" },
     { "dY", "Y_grad" },
@@ -109,13 +108,20 @@ static const char *const aliases[][2] = {
     { "Y", "C" },
 };
 
-static bool is_alias(const char *typed, const char *name)
+/* The X of LogSoftmaxGrad is the result of the forward pass. */
+static bool is_result_of_forward(const rg_op_onnx *run, const char *typed, const char *name)
+{
+    return strncmp(run->entry->name, "LogSoftmaxGrad", 14) == 0 && strcmp(typed, "Y") == 0 &&
+           strcmp(name, "X") == 0;
+}
+
+static bool is_alias(const rg_op_onnx *run, const char *typed, const char *name)
 {
     for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++) {
         if (strcmp(aliases[i][0], typed) == 0 && strcmp(aliases[i][1], name) == 0)
             return true;
     }
-    return strcasecmp(typed, name) == 0;
+    return strcasecmp(typed, name) == 0 || is_result_of_forward(run, typed, name);
 }
 
 /* "x0", "inputs_0", "input0" for the inputs of Concat, the same for the outputs of Split. */
@@ -135,7 +141,7 @@ static int find_tensor(const rg_op_onnx *run, const char *typed, bool is_result,
             for (*index = 0; *index < run->counts[from]; (*index)++) {
                 const char *name = run->names[from][*index].name;
                 if (pass == 0   ? strcmp(typed, name) == 0
-                    : pass == 1 ? is_alias(typed, name) && from == is_result
+                    : pass == 1 ? is_alias(run, typed, name) && from == is_result
                                 : is_numbered(typed, name) && from == is_result)
                     return from;
             }
@@ -299,17 +305,43 @@ int rg_op_onnx_run(rg_op_onnx *run, const rg_onnx_options *o, int argc, char **a
 
 /* ---- texts ---- */
 
+/* Numbers that may be files are listed apart. */
 static void print_tensors(const rg_op_onnx *run, int side, bool all)
 {
     for (int32_t i = 0; i < run->counts[side]; i++) {
         const rg_onnx_tensor *t = &run->names[side][i];
         const bool optional = side == 0 ? t->optional : i > 0;
         const bool numbered = t->name[strcspn(t->name, "0123456789")] != 0;
-        if (!all && optional && (t->layout == RG_ONNX_NUMBERS || (numbered && i > 1)))
+        if (t->layout == RG_ONNX_NUMBERS || (!all && optional && numbered && i > 1))
             continue;
         printf(" %s%s%s=FILE%s", optional ? "[" : "", side == 1 ? "-o " : "", t->name,
                optional ? "]" : "");
     }
+}
+
+/* Attributes that an operator does not run without. */
+static void print_required(const rg_onnx_operator *entry)
+{
+    rg_onnx_spec spec;
+    for (const char *at = entry->attributes; rg_onnx_next_spec(&at, &spec);) {
+        if (spec.shown)
+            printf(" --%s %s", spec.name,
+                   strcmp(spec.type, "ints") == 0 || strcmp(spec.type, "floats") == 0 ? "N,…"
+                                                                                      : "VALUE");
+    }
+}
+
+static void print_numbers(const rg_op_onnx *run)
+{
+    bool any = false;
+    for (int32_t i = 0; i < run->counts[0]; i++) {
+        if (run->names[0][i].layout != RG_ONNX_NUMBERS)
+            continue;
+        printf("%s %s=FILE", any ? "" : "\nnumbers that may be files instead of attributes:",
+               run->names[0][i].name);
+        any = true;
+    }
+    printf("%s", any ? "\n" : "");
 }
 
 static bool is_image(const rg_onnx_operator *entry)
@@ -321,12 +353,7 @@ void rg_op_onnx_help(const rg_op_onnx *run)
 {
     const rg_onnx_operator *entry = run->entry;
     printf("usage: retrograde op %s", entry->name);
-    rg_onnx_spec spec;
-    const char *at = entry->attributes;
-    while (rg_onnx_next_spec(&at, &spec)) {
-        if (spec.required)
-            printf(" --%s %s", spec.name, strcmp(spec.type, "ints") == 0 ? "N,…" : "VALUE");
-    }
+    print_required(entry);
     print_tensors(run, 0, true);
     print_tensors(run, 1, true);
     printf("\n\n%s of %s, computed by the op %s: %s\n",
@@ -336,16 +363,15 @@ void rg_op_onnx_help(const rg_op_onnx *run)
         printf("Images are (n, c, h, w) and weights as in ONNX; with --layout nhwc images are "
                "(n, h, w, c) and\nweights as the op has them.\n");
     printf("\nattributes:\n");
-    for (at = entry->attributes; rg_onnx_next_spec(&at, &spec);)
+    rg_onnx_spec spec;
+    for (const char *at = entry->attributes; rg_onnx_next_spec(&at, &spec);)
         printf("  --%-30s %-7s %s%s\n", spec.name, spec.type,
                spec.required        ? "required"
                : spec.value[0] != 0 ? "default "
                                     : "",
                spec.value);
-    printf(
-        "\nAn input that ONNX has as a tensor of numbers (shape, pads, scales, …) may be given as "
-        "a file or as\nan attribute. Files are NPY files; x='x.npy[0:2,::2,-1]' reads a "
-        "slice.\n\noptions:\n");
+    print_numbers(run);
+    printf("\nFiles are NPY files; x='x.npy[0:2,::2,-1]' reads a slice.\n\noptions:\n");
 }
 
 void rg_op_onnx_list(const rg_op *op)
@@ -356,6 +382,7 @@ void rg_op_onnx_list(const rg_op *op)
             continue;
         printf("  %-28s %-8s %s:", entry->name, entry->gradient ? "gradient" : "forward",
                entry->domain);
+        print_required(entry);
         print_tensors(&run, 0, false);
         print_tensors(&run, 1, false);
         printf("\n");

@@ -23,6 +23,7 @@ int rg_op_run_begin(rg_op_run *run, const char *called)
     run->gradient = run->name->gradient;
     if (rg_fields_parse(&run->op->desc, called, run->desc, run->name->fields) != RG_OK)
         return rg_failed();
+    rg_op_name_follow(run->op, run->name, 0, run->desc);
     return 0;
 }
 
@@ -48,11 +49,11 @@ void rg_op_run_end(rg_op_run *run)
 /* ---- names ---- */
 
 /* The op's own name for a tensor that MPS or ONNX call `typed`: from "dY=dy Y=y dX=dx". */
-static void own_name(const rg_op_name *name, const char *typed, char *own, size_t capacity)
+static void own_name(const char *tensors, const char *typed, char *own, size_t capacity)
 {
     snprintf(own, capacity, "%s", typed);
     const size_t length = strlen(typed);
-    for (const char *at = name != NULL ? name->tensors : ""; *at != 0; at += strspn(at, " ")) {
+    for (const char *at = tensors; *at != 0; at += strspn(at, " ")) {
         const size_t size = strcspn(at, " ");
         if (size > length && at[length] == '=' && memcmp(at, typed, length) == 0) {
             snprintf(own, capacity, "%.*s", (int)(size - length - 1), at + length + 1);
@@ -66,7 +67,7 @@ const char *rg_op_run_shown(const rg_op_run *run, const char *prefix, const char
                             char shown[RG_SHOWN_NAME])
 {
     const int length = snprintf(shown, RG_SHOWN_NAME, "%s%s", prefix, name);
-    const char *at = run->name != NULL ? run->name->tensors : "";
+    const char *at = rg_op_name_tensors(run->op, run->name, run->desc);
     while (*at != 0) {
         const int typed = (int)strcspn(at, "="), size = (int)strcspn(at, " ");
         if (size - typed - 1 == length && memcmp(at + typed + 1, shown, (size_t)length) == 0) {
@@ -115,7 +116,7 @@ int rg_op_run_operand(const rg_op_run *run, const char *text, bool is_result, rg
     if (equals == NULL || equals == text || equals[1] == 0 || equals - text >= NAME)
         return rg_wrong("'%s' is not of the form NAME=FILE", text);
     snprintf(typed, sizeof typed, "%.*s", (int)(equals - text), text);
-    own_name(run->name, typed, own, sizeof own);
+    own_name(rg_op_name_tensors(run->op, run->name, run->desc), typed, own, sizeof own);
     *operand = (rg_operand){ .name = text, .path = equals + 1 };
     if (is_result && strncmp(own, "state.", 6) == 0) {
         operand->role = RG_ROLE_STATE;
@@ -220,18 +221,37 @@ static rg_status record_forward(rg_op_run *run)
     return RG_OK;
 }
 
+static uint64_t wanted_of(const rg_op_run *run)
+{
+    uint64_t wanted = 0;
+    for (int32_t i = 0; i < run->inputs; i++)
+        wanted |= (uint64_t)wants(run, RG_ROLE_DX, i) << i;
+    return wanted;
+}
+
+/* Operands that the gradients read: which ones depends on what is wanted. */
+static int check_operands(const rg_op_run *run)
+{
+    const uint32_t reads = rg_gradient_reads(run->op, run->desc, wanted_of(run));
+    for (int32_t i = 0; i < run->inputs && run->op == &rg_op_arithmetic; i++) {
+        char shown[RG_SHOWN_NAME];
+        if (reads >> i & 1 && run->x[i] == NULL)
+            return rg_wrong(
+                "%s: the gradient reads %s; add it as NAME=FILE", run->called,
+                rg_op_run_shown(run, "", rg_op_input_names(run->op, run->desc)[i], shown));
+    }
+    return 0;
+}
+
 static rg_status record(rg_op_run *run, bool forward)
 {
     RG_TRY(rg_commands_create(run->queue, &run->commands));
     if (forward)
         RG_TRY(record_forward(run));
-    uint64_t wanted = 0;
-    for (int32_t i = 0; i < run->inputs; i++)
-        wanted |= (uint64_t)wants(run, RG_ROLE_DX, i) << i;
     if (run->gradient)
         RG_TRY(rg_kernel_gradient_alloc(run->kernel, run->commands, 1, run->dy, run->x, run->y,
-                                        run->state != NULL ? &run->state : NULL, wanted, false,
-                                        run->dx));
+                                        run->state != NULL ? &run->state : NULL, wanted_of(run),
+                                        false, run->dx));
     RG_TRY(rg_commands_commit(run->commands));
     return rg_commands_wait(run->commands);
 }
@@ -251,8 +271,10 @@ int rg_op_run_run(rg_op_run *run)
         forward = true;
         status = check_forward_given(run, reason);
     }
+    if (status == 0 && run->gradient && !forward)
+        status = check_operands(run);
     if (status == 0 && run->gradient && !forward &&
-        rg_gradient_complete(op, run->desc, run->dy, run->x) != RG_OK)
+        rg_gradient_complete(op, run->desc, run->dy, wanted_of(run), run->x) != RG_OK)
         status = rg_failed();
     if (status != 0)
         return status;

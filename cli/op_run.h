@@ -20,6 +20,7 @@ typedef struct rg_op_run {
     const rg_op *op;
     const rg_op_name *name; /* NULL if called by the op's own name */
     _Alignas(16) char desc[RG_MAX_DESC];
+    uint32_t set; /* of the fields that follow others by this name: rg_op_name_bit() */
     bool gradient;
     int32_t inputs, outputs, gradients;
 

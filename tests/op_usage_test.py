@@ -31,7 +31,7 @@ VECTOR = {"MPSMatrixVectorMultiplication": {"x": (4,), "w": (3, 4)}}
 N, IMG, POOLED = (2, 3, 4), (1, 2, 6, 6), (1, 2, 5, 5)
 ONNX_INPUTS = {
     "X": N, "input": N, "data": N, "dY": N, "Y": N, "Y_grad": N, "slope": (4,), "A": (3, 3), "B": (3, 3), "C": (3,),
-    "bias": (4,), "inputs0": N, "inputs1": N,
+    "bias": (4,), **{f"inputs{i}": N for i in range(8)},
 }
 LOSS = {"scores": (2, 3, 4), "input": (2, 3, 4), "log_prob": (2, 3, 4), "labels": "labels", "target": "labels",
         "label": "labels", "weights": (3,), "weight": (3,), "dY": ()}
@@ -55,7 +55,7 @@ OPERATORS = {
     "NegativeLogLikelihoodLoss": (LOSS, ""), "Dropout": ({"data": N}, ""), "DropoutGrad": ({"dY": N, "mask": N}, ""),
     "Reshape": ({}, "--shape -1"), "Slice": ({}, "--starts 1 --ends 2"),
     "SliceGrad": ({"dY": (1, 3, 4)}, "--shape 2,3,4 --starts 1 --ends 2"),
-    "Concat": ({}, "--axis 0"), "ConcatTraining": ({}, "--axis 0"), "Split": ({"input": N}, ""),
+    "Concat": ({}, "--axis 0"), "ConcatTraining": ({}, "--axis 0"), "Split": ({"input": (8, 3)}, ""),
     "Pad": ({}, "--pads 0,0,1,0,0,1"), "PadGrad": ({}, "--pads 0,0,1,0,0,1"),
     "Resize": ({"X": IMG}, "--scales 1,1,2,2"), "ResizeGrad": ({"X": IMG, "dY": (1, 2, 12, 12)}, "--scales 1,1,2,2"),
     "Adam": (ADAM, ""), "DivGrad": ({"dY": (3, 3)}, ""),
@@ -161,9 +161,99 @@ class UsageTest(ProgramTest):
             name, rest = line.split()[0], line.split(": ", 1)[1]
             shapes, attributes = OPERATORS.get(name, ({}, ""))
             shapes = {**ONNX_INPUTS, **shapes}
-            for words in (re.sub(r"\[.*?\]", "", rest), rest.replace("[", "").replace("]", "")):
-                with self.subTest(name, words=words):
-                    self.run_line([name, *attributes.split(), *words.split()], shapes)
+            usage = self.works("op", name, "--help").stdout.splitlines()[0].split("op " + name, 1)[1]
+            for text in (rest, usage):
+                for words in (re.sub(r"\[.*?\]", "", text), text.replace("[", "").replace("]", "")):
+                    with self.subTest(name, words=words):
+                        self.run_line([name, *self.filled(words.split(), attributes.split())], shapes)
+
+    def filled(self, words, attributes):
+        """The words of a line, with values for N,… and VALUE; no other attribute is added but training_mode, without
+        which some of the results that a line names do not exist."""
+        values = dict(zip(attributes[::2], attributes[1::2]))
+        line = []
+        for i, word in enumerate(words):
+            if word in ("N,…", "VALUE"):
+                self.assertIn(words[i - 1], values, "a value for the test")
+                line.append(values[words[i - 1]])
+            else:
+                line.append(word)
+        self.assertEqual([a for a in values if a not in words], [], "the line lacks them")
+        return line + attributes[len(values) * 2:]
+
+    def result(self, *arguments):
+        """The elements of the result that is written to out.npy."""
+        self.works("op", *arguments)
+        return load(self.path("out.npy"))
+
+    def test_operands(self):
+        """Operands that a gradient reads are no zeros where they are missing, and those that it does not read are."""
+        for name, values in (("dy", [1.0, 2.0]), ("a", [3.0, 4.0]), ("b", [5.0, 8.0])):
+            save(self.path(name + ".npy"), (1, 1, 2), values)
+        dy, a, b = (f"{n}={self.path(f)}" for n, f in (("sourceGradient", "dy.npy"), ("a", "a.npy"), ("b", "b.npy")))
+        image, out = "sourceImage=" + self.path("a.npy"), "destinationGradient=" + self.path("out.npy")
+        gradient = ("op", "MPSCNNArithmeticGradient", "--kind", "multiply")
+        self.assertEqual(self.result(*gradient[1:], dy, image, "-o", out)[1], [3, 8])
+        self.assertEqual(self.result("MPSCNNMultiplyGradient", dy, image, "-o", out)[1], [3, 8])
+        self.assertEqual(self.result("MPSCNNAddGradient", dy, image, "-o", out)[1], [1, 2])
+        self.assertEqual(self.result("MPSCNNAddGradient", "--maximum", "8", dy, image, b, "-o", out)[1], [1, 0])
+        self.refused(2, "op", "MPSCNNAddGradient", "--maximum", "1", dy, image, "-o", out, words=("reads b",))
+        self.refused(2, *gradient, dy, "-o", out, words=("reads sourceImage",))
+        own = ("arithmetic", "--gradient", "--kind", "divide", "dy=" + self.path("dy.npy"))
+        self.assertEqual(self.result(*own, b, "-o", "da=" + self.path("out.npy"))[1], [0.20000000298023224, 0.25])
+        self.refused(2, "op", *own, b, "-o", "db=" + self.path("out.npy"), words=("reads a",))
+        self.refused(2, "op", *own, a, "-o", "da=" + self.path("out.npy"), words=("reads b",))
+        own = ("arithmetic", "--gradient", "--kind", "multiply", "dy=" + self.path("dy.npy"))
+        self.assertEqual(self.result(*own, a, "-o", "db=" + self.path("out.npy"))[1], [3, 8])
+        self.refused(2, "op", *own, a, "-o", "da=" + self.path("out.npy"), words=("reads b",))
+
+    def test_aliases(self):
+        """Y stands for the X of the logarithm's gradients alone: others would differentiate at another point."""
+        y, dy = "Y=" + self.place("Y", N), "dY=" + self.place("dY", N)
+        for name in ("GeluGrad", "FastGeluGrad", "QuickGeluGrad", "ReluGrad", "ConvGrad", "BatchNormalizationGrad"):
+            self.refused(2, "op", name, dy, y, "-o", "dX=" + self.path("out.npy"), words=("no input 'Y'",))
+        for name in ("LogSoftmaxGrad", "LogSoftmaxGrad_13"):
+            same = self.result(name, dy, "X=" + self.path("Y.npy"), "-o", "dX=" + self.path("out.npy"))
+            self.assertEqual(self.result(name, dy, y, "-o", "dX=" + self.path("out.npy")), same)
+
+    def test_pooling_without_x(self):
+        """Where X is not given, dX has the size that windows cover to its end."""
+        save(self.path("dY.npy"), (1, 1, 2, 2), [1.0, 2.0, 3.0, 4.0])
+        save(self.path("i.npy"), (1, 1, 2, 2), [5, 2, 8, 15], "<i8")
+        window = ("--kernel_shape", "2,2", "--strides", "2,2", "dY=" + self.path("dY.npy"))
+        indices, out = "Indices=" + self.path("i.npy"), "dX=" + self.path("out.npy")
+        expected = [0, 0, 2, 0, 0, 1, 0, 0, 3, 0, 0, 0, 0, 0, 0, 4]
+        self.assertEqual(self.result("MaxPoolGrad", *window, indices, "-o", out)[:2], ((1, 1, 4, 4), expected))
+        shape, dx, _ = self.result("AveragePoolGrad", *window, "-o", out)
+        self.assertEqual((shape, dx[:4], dx[12:]), ((1, 1, 4, 4), [0.25, 0.25, 0.5, 0.5], [0.75, 0.75, 1, 1]))
+        padded = self.result("AveragePoolGrad", *window, "--pads", "1,0,0,1", "-o", out)
+        self.assertEqual(padded[0], (1, 1, 3, 3))
+        self.refused(1, "op", "AveragePoolGrad", *window, "--auto_pad", "SAME_UPPER", "-o", out, words=("--shape",))
+
+    def test_pooling_nodes(self):
+        """Nodes of MPS with a size of windows alone: the stride, and the dilation of dilated ones, are that size."""
+        save(self.path("x.npy"), (1, 6, 6, 1), [float(i) for i in range(36)])
+        image, out = "sourceImage=" + self.path("x.npy"), "destinationImage=" + self.path("out.npy")
+        shape, y, _ = self.result("MPSCNNPoolingMaxNode", "--window", "3,3", image, "-o", out)
+        self.assertEqual((shape, y), ((1, 2, 2, 1), [14, 17, 32, 35]))
+        for before in (("--stride", "1,1", "--window", "3,3"), ("--window", "3,3", "--stride", "1,1")):
+            self.assertEqual(self.result("MPSCNNPoolingAverageNode", *before, image, "-o", out)[0], (1, 6, 6, 1))
+        self.assertEqual(self.result("MPSCNNPoolingMax", "--window", "3,3", "--padding.policy", "valid", image, "-o",
+                                     out)[0], (1, 4, 4, 1))
+        dilated = self.result("MPSCNNDilatedPoolingMaxNode", "--window", "2,2", image, "-o", out)
+        same = self.result("pool", "--edge", "clamp", "--padding.policy", "same", "--window", "2,2", "--stride", "2,2",
+                           "--dilation", "2,2", "x=" + self.path("x.npy"), "-o", "y=" + self.path("out.npy"))
+        self.assertEqual(dilated, same)
+
+    def test_mixed_dtypes(self):
+        """A missing beta has the dtype of gamma."""
+        save(self.path("x.npy"), (1, 2, 2, 4), numbers((1, 2, 2, 4)), "<f2")
+        save(self.path("gamma.npy"), (4,), [1.0, 2.0, 3.0, 4.0])
+        for name in ("MPSCNNBatchNormalizationGradient", "MPSCNNInstanceNormalizationGradient"):
+            image = self.path("x.npy")
+            self.works("op", name, "sourceGradient=" + image, "sourceImage=" + image, "gamma=" + self.path("gamma.npy"),
+                       "-o", "destinationGradient=" + self.path("out.npy"), "-o", "dbeta=" + self.path("dbeta.npy"))
+            self.assertEqual((load(self.path("out.npy"))[2], load(self.path("dbeta.npy"))[2]), ("<f2", "<f4"))
 
     def test_sentences(self):
         self.place("x", (1, 2, 6, 6))

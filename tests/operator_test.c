@@ -246,6 +246,20 @@ static void test_mps(rig *r)
     EXPECT_FAILS(rg_operator_create(device, "MPSCNNMultiplyGradient", &wrong, 1, &op),
                  RG_INVALID_ARGUMENT, "scale");
     EXPECT(op == NULL);
+    const rg_attribute kind = { .name = "kind", .text = "multiply" };
+    EXPECT_OK(rg_operator_create(device, "MPSCNNArithmeticGradient", &kind, 1, &op));
+    EXPECT(strcmp(rg_operator_input(op, 2), "sourceImage") == 0);
+    EXPECT_OK(rg_commands_create(queue, &commands));
+    EXPECT_FAILS(rg_operator_run(op, commands, in, 2, 1, out), RG_INVALID_ARGUMENT,
+                 "the gradient reads sourceImage, which is missing");
+    EXPECT_OK(rg_operator_run(op, commands, in, 3, 1, out));
+    EXPECT_OK(rg_commands_commit(commands));
+    EXPECT_OK(rg_commands_wait(commands));
+    EXPECT_OK(rg_tensor_read(out[0], dx, sizeof dx, RG_LAYOUT_SAME));
+    EXPECT(dx[0] == 3 && dx[1] == 8);
+    rg_commands_destroy(commands);
+    rg_tensor_destroy(out[0]);
+    rg_operator_destroy(op);
     EXPECT_OK(rg_operator_create(device, "MPSCNNMultiplyGradient", &scale, 1, &op));
     EXPECT(strcmp(rg_operator_input(op, 0), "sourceGradient") == 0);
     EXPECT(strcmp(rg_operator_input(op, 2), "sourceImage") == 0);
@@ -260,6 +274,29 @@ static void test_mps(rig *r)
     rg_tensor_destroy(in[0]);
     rg_tensor_destroy(in[2]);
     rg_operator_destroy(op);
+}
+
+/* The windows of a pooling node lie side by side where no stride is given. */
+static void test_mps_pool(rig *r)
+{
+    const rg_attribute window = { .name = "window", .ints = (int64_t[]){ 3, 3 }, .count = 2 };
+    const rg_attribute both[] = { { .name = "stride", .text = "1,1" }, window };
+    const int64_t dims[] = { 1, 6, 6, 1 };
+    float elements[36] = { 0 };
+    rg_tensor *x = made_of(r->device, 4, dims, elements), *y[2];
+    for (int given = 0; given < 2; given++) {
+        rg_operator *op;
+        rg_tensor_desc desc = { 0 };
+        EXPECT_OK(rg_operator_create(r->device, "MPSCNNPoolingMaxNode", given ? both : &window,
+                                     1 + given, &op));
+        EXPECT_OK(rg_operator_run(op, r->commands, &x, 1, 1, y));
+        EXPECT_OK(rig_run(r));
+        EXPECT_OK(rg_tensor_get_desc(y[0], &desc));
+        EXPECT(desc.dims[1] == (given ? 6 : 2) && desc.dims[2] == (given ? 6 : 2));
+        rg_tensor_destroy(y[0]);
+        rg_operator_destroy(op);
+    }
+    rg_tensor_destroy(x);
 }
 
 /* The gradient of a loss: the factor dy may be left out, and is 1 then. */
@@ -325,6 +362,6 @@ int main(void)
 {
     test_names();
     RUN_ON_DEVICES(test_onnx, test_same, test_edges, test_reversed, test_wrong, test_mps,
-                   test_mps_loss, test_json);
+                   test_mps_pool, test_mps_loss, test_json);
     return rg_test_report();
 }

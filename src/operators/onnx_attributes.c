@@ -25,11 +25,12 @@ bool rg_onnx_next_spec(const char **at, rg_onnx_spec *spec)
     if (size == 0)
         return false;
     *spec = (rg_onnx_spec){ 0 };
-    const size_t name = strcspn(word, ":"), type = strcspn(word + name + 1, "=! ");
+    const size_t name = strcspn(word, ":"), type = strcspn(word + name + 1, "=!| ");
     copy_word(spec->name, sizeof spec->name, word, name);
     copy_word(spec->type, sizeof spec->type, word + name + 1, type);
     const char *rest = word + name + 1 + type;
     spec->required = *rest == '!';
+    spec->shown = *rest == '!' || *rest == '|';
     if (*rest == '=')
         copy_word(spec->value, sizeof spec->value, rest + 1, (size_t)(word + size - rest) - 1);
     return true;

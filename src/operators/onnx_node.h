@@ -16,7 +16,8 @@ typedef struct rg_onnx_operator {
     /* "X=x@image B=b? pads#": tensors of ONNX, the op's names for them, layouts; `?`: optional,
      * `#`: numbers. A name ending in * stands for several: name0, name1, … */
     const char *inputs, *outputs;
-    /* "axis:int=-1 kernel_shape:ints! auto_pad:text=NOTSET": types and defaults; `!`: required */
+    /* "axis:int=-1 kernel_shape:ints! auto_pad:text=NOTSET": types and defaults; `!`: required,
+     * `|`: it, or another one that the converter takes in its place */
     const char *attributes;
     /* Completes a descriptor that holds `fields`; NULL: that is all. */
     rg_status (*convert)(const rg_onnx_node *node, rg_onnx_call *call);
@@ -47,7 +48,7 @@ enum { RG_ONNX_VALUES = 32 };
 /* One attribute of a text of the table. */
 typedef struct rg_onnx_spec {
     char name[RG_ONNX_NAME], type[8], value[32]; /* value: the default, or "" */
-    bool required;
+    bool required, shown; /* shown: in lines about usage, where another one can take its place */
 } rg_onnx_spec;
 /* Reads the attribute at *at and moves on; false at the end. */
 bool rg_onnx_next_spec(const char **at, rg_onnx_spec *spec);

@@ -7,6 +7,9 @@
 #include "core/shape.h"
 #include "runtime/objects.h"
 
+#include <retrograde/arithmetic.h>
+
+#include <math.h>
 #include <stdio.h>
 
 /* ---- names ---- */
@@ -55,11 +58,11 @@ bool rg_mps_find(const char *name, rg_mps_name *found)
 
 /* ---- tensors ---- */
 
-/* What the class calls the op's tensor prefix + name: from "sourceImage=x destinationImage=y". */
-static void shown(const rg_op_name *name, const char *prefix, const char *own, char *to)
+/* What a class calls the op's tensor prefix + name: from "sourceImage=x destinationImage=y". */
+static void shown(const char *tensors, const char *prefix, const char *own, char *to)
 {
     const int length = snprintf(to, RG_ONNX_NAME, "%s%s", prefix, own);
-    for (const char *at = name->tensors; *at != 0; at += strspn(at, " ")) {
+    for (const char *at = tensors; *at != 0; at += strspn(at, " ")) {
         const int typed = (int)strcspn(at, "="), size = (int)strcspn(at, " ");
         if (size - typed - 1 == length && memcmp(at + typed + 1, to, (size_t)length) == 0) {
             snprintf(to, RG_ONNX_NAME, "%.*s", typed, at);
@@ -69,14 +72,14 @@ static void shown(const rg_op_name *name, const char *prefix, const char *own, c
     }
 }
 
-static void add_tensors(const rg_mps_name mps, const char *prefix, const char *const names[],
+static void add_tensors(const char *typed, const char *prefix, const char *const names[],
                         int32_t count, rg_role role, uint32_t required, rg_onnx_tensor tensors[],
                         int32_t *used)
 {
     for (int32_t i = 0; i < count && *used < RG_OPERATOR_TENSORS; i++) {
         rg_onnx_tensor *t = &tensors[(*used)++];
         *t = (rg_onnx_tensor){ .role = role, .index = i, .optional = !(required >> i & 1) };
-        shown(mps.name, prefix, names[i], t->name);
+        shown(typed, prefix, names[i], t->name);
     }
 }
 
@@ -85,24 +88,25 @@ static void list_tensors(const rg_mps_name mps, const void *desc, rg_operator *o
     const char *const *x = rg_op_input_names(mps.op, desc), *const *y =
                                                                 rg_op_output_names(mps.op, desc);
     const int32_t inputs = rg_op_inputs(mps.op, desc), outputs = rg_op_outputs(mps.op, desc);
+    const char *typed = rg_op_name_tensors(mps.op, mps.name, desc);
     op->input_count = op->output_count = 0;
     if (!mps.name->gradient) {
-        add_tensors(mps, "", x, inputs, RG_ROLE_X, ~0u, op->inputs, &op->input_count);
-        add_tensors(mps, "", y, outputs, RG_ROLE_Y, 0, op->outputs, &op->output_count);
+        add_tensors(typed, "", x, inputs, RG_ROLE_X, ~0u, op->inputs, &op->input_count);
+        add_tensors(typed, "", y, outputs, RG_ROLE_Y, 0, op->outputs, &op->output_count);
         return;
     }
     const uint32_t reads = mps.op->reads(desc);
     const bool forward = reads & (RG_READS_STATE | RG_READS_OR_STATE);
-    add_tensors(mps, "d", y, rg_op_gradients(mps.op, desc), RG_ROLE_DY, ~mps.op->optional_dy,
+    add_tensors(typed, "d", y, rg_op_gradients(mps.op, desc), RG_ROLE_DY, ~mps.op->optional_dy,
                 op->inputs, &op->input_count);
-    add_tensors(mps, "", x, inputs, RG_ROLE_X,
+    add_tensors(typed, "", x, inputs, RG_ROLE_X,
                 forward                       ? ~0u
                 : mps.op == &rg_op_arithmetic ? 0
                                               : reads & 0xff,
                 op->inputs, &op->input_count);
-    add_tensors(mps, "", y, reads >> 8 & 0xff ? outputs : 0, RG_ROLE_Y, 0, op->inputs,
+    add_tensors(typed, "", y, reads >> 8 & 0xff ? outputs : 0, RG_ROLE_Y, 0, op->inputs,
                 &op->input_count);
-    add_tensors(mps, "d", x, inputs, RG_ROLE_DX, 0, op->outputs, &op->output_count);
+    add_tensors(typed, "d", x, inputs, RG_ROLE_DX, 0, op->outputs, &op->output_count);
 }
 
 void rg_mps_info(rg_mps_name mps, rg_operator_info *info)
@@ -136,9 +140,11 @@ rg_status rg_mps_take(rg_operator *op, const rg_attribute attributes[], int32_t 
     const rg_fields *fields = &op->mps.op->desc;
     memcpy(op->desc, fields->defaults, fields->size);
     RG_TRY(rg_fields_parse(fields, op->name, op->desc, op->mps.name->fields));
+    uint32_t set = 0;
     for (int32_t i = 0; i < count; i++) {
         const rg_attribute *a = &attributes[i];
         char text[512] = "";
+        set |= rg_op_name_bit(op->mps.name, a->name);
         RG_CHECK(a->text != NULL || a->ints != NULL || a->floats != NULL, RG_INVALID_ARGUMENT,
                  "%s: attribute %s has no value", op->name, a->name);
         for (int32_t k = 0; a->text == NULL && k < a->count && k < 16; k++)
@@ -146,6 +152,7 @@ rg_status rg_mps_take(rg_operator *op, const rg_attribute attributes[], int32_t 
         RG_TRY(
             rg_fields_set(fields, op->name, op->desc, a->name, a->text != NULL ? a->text : text));
     }
+    rg_op_name_follow(op->mps.op, op->mps.name, set, op->desc);
     _Alignas(16) char checked[RG_MAX_DESC];
     RG_TRY(rg_fields_copy(fields, op->name, op->desc, checked));
     if (op->mps.op->check != NULL)
@@ -163,6 +170,36 @@ typedef struct operands {
     rg_state *state;
 } operands;
 
+/* The inputs of an operation of two operands that these gradients read, by bits: less than what its
+ * gradient reads as a whole. */
+static uint32_t reads_of_operands(const rg_arithmetic_desc *d, uint32_t reads, uint64_t wanted)
+{
+    const bool bounded = d->minimum > -(double)INFINITY || d->maximum < (double)INFINITY;
+    if (bounded || reads == 0)
+        return reads;
+    if (d->kind == RG_ARITHMETIC_MULTIPLY)
+        return (wanted & 1 ? 2 : 0) | (wanted & 2 ? 1 : 0);
+    return d->kind == RG_ARITHMETIC_DIVIDE && !(wanted & 2) ? 2 : reads;
+}
+
+RG_PRIVATE_API uint32_t rg_gradient_reads(const rg_op *op, const void *desc, uint64_t wanted)
+{
+    const uint32_t reads = op->reads(desc) & 0xff;
+    return op == &rg_op_arithmetic ? reads_of_operands(desc, reads, wanted) : reads;
+}
+
+/* The dtype of parameters: of those that are given, or else that of the images. */
+static rg_dtype parameter_dtype(const rg_op *op, const void *desc, rg_tensor *const x[],
+                                rg_dtype image)
+{
+    const char *const *names = rg_op_input_names(op, desc);
+    for (int32_t i = 0; i < rg_op_inputs(op, desc); i++) {
+        if (x[i] != NULL && (strcmp(names[i], "gamma") == 0 || strcmp(names[i], "beta") == 0))
+            return x[i]->desc.dtype;
+    }
+    return image;
+}
+
 RG_PRIVATE_API bool rg_gradient_shape(const rg_op *op, const void *desc, rg_tensor *const dy[],
                                       rg_tensor *const x[], int32_t input, rg_tensor_desc *shape)
 {
@@ -170,28 +207,28 @@ RG_PRIVATE_API bool rg_gradient_shape(const rg_op *op, const void *desc, rg_tens
     const rg_tensor *wide = dy[0] != NULL ? dy[0] : x[0];
     if (wide == NULL)
         return false;
-    const bool operand = op == &rg_op_arithmetic;
-    const bool per_channel =
-        strcmp(name, "b") == 0 || strcmp(name, "gamma") == 0 || strcmp(name, "beta") == 0;
-    if (operand) {
+    const bool is_norm = strcmp(name, "gamma") == 0 || strcmp(name, "beta") == 0;
+    if (op == &rg_op_arithmetic) {
         *shape = rg_tensor_desc_dense(wide->desc.dtype, wide->desc.rank, wide->desc.dims);
         return true;
     }
-    if (!per_channel || wide->desc.rank < 1)
+    if ((!is_norm && strcmp(name, "b") != 0) || wide->desc.rank < 1)
         return false;
-    *shape = rg_tensor_desc_dense(wide->desc.dtype, 1, &wide->desc.dims[wide->desc.rank - 1]);
+    const rg_dtype image = wide->desc.dtype;
+    *shape = rg_tensor_desc_dense(is_norm ? parameter_dtype(op, desc, x, image) : image, 1,
+                                  &wide->desc.dims[wide->desc.rank - 1]);
     return true;
 }
 
 RG_PRIVATE_API rg_status rg_gradient_complete(const rg_op *op, const void *desc,
-                                              rg_tensor *const dy[], rg_tensor *x[])
+                                              rg_tensor *const dy[], uint64_t wanted,
+                                              rg_tensor *x[])
 {
-    const uint32_t reads = op->reads(desc);
+    const uint32_t reads = rg_gradient_reads(op, desc, wanted);
     for (int32_t i = 0; i < rg_op_inputs(op, desc); i++) {
-        const bool read = reads & ((uint32_t)RG_READS_X << i) && op != &rg_op_arithmetic;
         rg_tensor_desc shape;
         void *zeros;
-        if (x[i] != NULL || read || !rg_gradient_shape(op, desc, dy, x, i, &shape))
+        if (x[i] != NULL || reads >> i & 1 || !rg_gradient_shape(op, desc, dy, x, i, &shape))
             continue;
         rg_device *device = (dy[0] != NULL ? dy[0] : x[0])->storage->device;
         const size_t bytes = (size_t)rg_shape_count(&shape) * rg_dtype_size(shape.dtype);
@@ -216,6 +253,20 @@ static rg_status forward_first(const rg_kernel *kernel, rg_commands *commands, o
     return RG_OK;
 }
 
+/* Operands that these gradients read: which ones depends on what is wanted. */
+static rg_status check_read(const rg_operator *op, const operands *o, uint64_t wanted)
+{
+    const uint32_t reads = rg_gradient_reads(op->mps.op, op->desc, wanted);
+    for (int32_t i = 0; i < op->input_count; i++) {
+        const rg_onnx_tensor *t = &op->inputs[i];
+        RG_CHECK(op->mps.op != &rg_op_arithmetic || t->role != RG_ROLE_X ||
+                     !(reads >> t->index & 1) || o->x[t->index] != NULL,
+                 RG_INVALID_ARGUMENT, "%s: the gradient reads %s, which is missing", op->name,
+                 t->name);
+    }
+    return RG_OK;
+}
+
 static rg_status record(const rg_operator *op, const rg_kernel *kernel, rg_commands *commands,
                         operands *o, uint64_t wanted)
 {
@@ -227,9 +278,10 @@ static rg_status record(const rg_operator *op, const rg_kernel *kernel, rg_comma
         forward |= o->y[i] == NULL && reads & (uint32_t)RG_READS_Y << i;
     if (forward)
         RG_TRY(forward_first(kernel, commands, o));
+    RG_TRY(check_read(op, o, wanted));
     rg_tensor *given[RG_MAX_INPUTS];
     memcpy(given, o->x, sizeof given);
-    const rg_status status = rg_gradient_complete(op->mps.op, op->desc, o->dy, o->x);
+    const rg_status status = rg_gradient_complete(op->mps.op, op->desc, o->dy, wanted, o->x);
     for (int32_t i = 0; i < rg_kernel_inputs(kernel); i++) {
         if (o->x[i] != NULL && given[i] == NULL)
             o->made[o->made_count++] = o->x[i];

@@ -21,8 +21,10 @@ rg_status rg_mps_run(const rg_operator *op, rg_commands *commands, rg_tensor *co
  * addition the shape of dy. False if it does not follow. */
 bool rg_gradient_shape(const rg_op *op, const void *desc, rg_tensor *const dy[],
                        rg_tensor *const x[], int32_t input, rg_tensor_desc *shape);
-/* Makes those that the gradient does not read, of zeros, in the entries of x that are NULL. */
+/* The inputs that these gradients read, by bits: of operands, no more than what is wanted needs. */
+uint32_t rg_gradient_reads(const rg_op *op, const void *desc, uint64_t wanted);
+/* Makes those that they do not read, of zeros, in the entries of x that are NULL. */
 rg_status rg_gradient_complete(const rg_op *op, const void *desc, rg_tensor *const dy[],
-                               rg_tensor *x[]);
+                               uint64_t wanted, rg_tensor *x[]);
 
 #endif

@@ -82,7 +82,8 @@ rg_status rg_run_global_lp_pool(rg_run *run)
 
 /* ---- gradients of pooling ---- */
 
-/* dX where X is not given: of `shape`, or of the only shape that gives this dY. */
+/* dX where X is not given: of `shape`, or of the smallest shape that gives this dY, which windows
+ * cover to its end. */
 static rg_status source_shape(rg_run *run, const rg_pool_desc *d, rg_tensor_desc *shape)
 {
     int64_t given[RG_ONNX_VALUES];
@@ -100,13 +101,14 @@ static rg_status source_shape(rg_run *run, const rg_pool_desc *d, rg_tensor_desc
                              (int64_t)d->padding.left + d->padding.right };
     for (int32_t axis = 2 - spatial; axis < 2; axis++) {
         const int32_t at = spatial + axis - 1 + !run->node.nhwc;
-        RG_CHECK(d->stride[axis] == 1 && d->padding.policy == RG_PADDING_EXPLICIT &&
-                     d->padding.top >= 0,
+        RG_CHECK(d->padding.policy == RG_PADDING_EXPLICIT && d->padding.top >= 0,
                  RG_INVALID_ARGUMENT,
-                 "%s: with strides or auto_pad the shape of dX does not follow from dY; add X=FILE "
-                 "or --shape N,C,H,W",
+                 "%s: with auto_pad the shape of dX does not follow from dY; add X=FILE or "
+                 "--shape N,C,H,W",
                  run->node.type);
-        shape->dims[at] += (d->window[axis] - 1) * (int64_t)d->dilation[axis] - pads[axis];
+        const int64_t steps = (shape->dims[at] - 1) * d->stride[axis];
+        shape->dims[at] =
+            steps + (d->window[axis] - 1) * (int64_t)d->dilation[axis] + 1 - pads[axis];
         RG_CHECK(shape->dims[at] >= 0, RG_INVALID_ARGUMENT, "%s: dX would have %lld pixels",
                  run->node.type, (long long)shape->dims[at]);
     }
