@@ -77,7 +77,8 @@ class Docs(unittest.TestCase):
         """Functions named as `function` (file) stand in that file."""
         count = 0
         for functions, name in re.findall(r"((?:`\w+`, )*`\w+`) \((\w+_test)\)", read("docs", "mps.md")):
-            text = read("tests", name + ".c")
+            script = os.path.exists(os.path.join(SOURCE, "tests", name + ".py"))
+            text = read("tests", name + (".py" if script else ".c"))
             for function in re.findall(r"\w+", functions):
                 count += 1
                 self.assertIn(function, text, name)
