@@ -28,7 +28,10 @@ except ImportError as missing:
 DOMAINS = {"com.microsoft": 1}
 OPSET = 17
 # Before, a last window that begins in the padding was counted, too.
-NEW_CEIL = tuple(int(n) for n in onnxruntime.__version__.split(".")[:2]) >= (1, 21)
+VERSION = tuple(int(n) for n in onnxruntime.__version__.split(".")[:2])
+NEW_CEIL = VERSION >= (1, 21)
+# Before, Conv with SAME_LOWER left the pixels of SAME_UPPER out where strides are wider than windows.
+NEW_LOWER = VERSION >= (1, 20)
 
 
 class Case:
@@ -210,7 +213,7 @@ class Window:
         # ONNX Runtime's operators differ from each other where SAME leaves pixels out.
         strides = self.a.get("strides", [1] * self.spatial)
         wide = all(k >= s for k, s in zip(self.kernel, strides))
-        if auto and "dilations" not in self.a and (wide or not same_wide) and d.chance(0.3):
+        if auto and "dilations" not in self.a and (wide or not same_wide and NEW_LOWER) and d.chance(0.3):
             self.a["auto_pad"] = d.pick(["SAME_UPPER", "SAME_LOWER", "VALID"])
         elif d.chance():
             self.a["pads"] = [d.int(0, self.kernel[i % self.spatial] - 1)
