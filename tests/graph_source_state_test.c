@@ -168,6 +168,30 @@ static void test_temporary(rig *r)
     rg_graph_destroy(graph);
 }
 
+/* MPSStateBatchIncrementReadCount: of each distinct temporary, once. */
+static void test_state_counts(rig *r)
+{
+    const rg_dropout_desc desc = rg_dropout_desc_default();
+    rg_kernel *kernel = NULL;
+    rg_state *a = NULL, *b = NULL, *kept = NULL;
+    rg_tensor *x = filled(r->device, RG_F64, 1, DIMS(9), 1);
+    EXPECT_OK(rg_dropout_create(r->device, &desc, &kernel));
+    EXPECT_OK(rg_state_create_temporary(kernel, r->commands, &x, &a));
+    EXPECT_OK(rg_state_create_temporary(kernel, r->commands, &x, &b));
+    EXPECT_OK(rg_state_create(kernel, &x, &kept));
+    rg_state *const batch[] = { a, a, b, kept };
+    EXPECT(rg_state_add_read_count(batch, 4, 2) == 3);
+    EXPECT(rg_state_read_count(a) == 3 && rg_state_read_count(b) == 3);
+    EXPECT(rg_state_read_count(kept) == 0);
+    EXPECT(rg_state_add_read_count(batch, 2, -3) == 1 && rg_state_read_count(a) == 0);
+    EXPECT_OK(rig_run(r));
+    rg_state_destroy(a);
+    rg_state_destroy(b);
+    rg_state_destroy(kept);
+    rg_tensor_destroy(x);
+    rg_kernel_destroy(kernel);
+}
+
 /* ---- batches of images with states of their own ---- */
 
 enum { IMAGES = 3 };
@@ -430,7 +454,7 @@ static void test_batch_norm(rig *r)
 
 int main(void)
 {
-    RUN_ON_DEVICES(test_elsewhere, test_other_plan, test_temporary, test_images, test_shared_state,
-                   test_convolution, test_state_of_node, test_batch_norm);
+    RUN_ON_DEVICES(test_state_counts, test_elsewhere, test_other_plan, test_temporary, test_images,
+                   test_shared_state, test_convolution, test_state_of_node, test_batch_norm);
     return rg_test_report();
 }
