@@ -4,6 +4,7 @@
  */
 #include "api.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #if defined(__x86_64__)
@@ -331,9 +332,53 @@ static void test_callers_threads(void)
     EXPECT(strstr(rg_error_text(), "parallel") != NULL);
 }
 
+static int thread_count(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/task");
+    for (const struct dirent *e; folder != NULL && (e = readdir(folder)) != NULL;)
+        count += e->d_name[0] != '.';
+    if (folder != NULL)
+        closedir(folder);
+    return count;
+}
+
+/* A host with threads of its own gets none beside them, also where work is committed behind other
+ * work, which otherwise wakes a thread of the queue. */
+static void test_no_thread_beside_callers(void)
+{
+    int calls[2] = { 0, 0 };
+    const rg_parallel parallel = { run_on_threads, calls };
+    rg_device_options options = rg_device_options_default();
+    options.parallel = &parallel;
+    options.threads = 2;
+    rig r = rig_on(&options);
+    rg_commands *second = NULL;
+    rg_kernel *copy = NULL;
+    rg_neuron_desc desc = rg_neuron_desc_default();
+    rg_tensor *x = filled(r.device, RG_F32, 1, DIMS(1 << 16), 1);
+    rg_tensor *y = tensor_of(r.device, RG_F32, 1, DIMS(1 << 16));
+    EXPECT_OK(rg_commands_create(r.queue, &second));
+    EXPECT_OK(rg_neuron_create(r.device, &desc, &copy));
+    EXPECT_OK(rg_kernel_forward(copy, r.commands, &x, &y, NULL));
+    EXPECT_OK(rg_kernel_forward(copy, second, &x, &y, NULL));
+    const int before = thread_count();
+    EXPECT_OK(rg_commands_commit(r.commands));
+    EXPECT_OK(rg_commands_commit(second));
+    EXPECT_OK(rg_commands_wait(second));
+    EXPECT(thread_count() == before);
+    EXPECT_OK(rg_commands_wait(r.commands));
+    rg_commands_destroy(second);
+    rg_kernel_destroy(copy);
+    rg_tensor_destroy(x);
+    rg_tensor_destroy(y);
+    rig_close(&r);
+}
+
 int main(void)
 {
     test_callers_threads();
+    test_no_thread_beside_callers();
     test_shared(true);
     test_shared(false);
     test_wait_together();

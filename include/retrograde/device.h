@@ -41,7 +41,8 @@ typedef struct rg_device_options {
      * by default. Has no effect on a CPU. */
     bool tf32;
     /** CPU only: threads of the caller in place of the device's own; copied, and called by threads
-     * that wait for commands. `threads` is then how many tasks a kernel is shared among. NULL
+     * that wait for commands, before which nothing runs but what has a completion handler.
+     * `threads` is then how many tasks a kernel is shared among. NULL
      * (default): the device starts threads. Values never depend on it. */
     const rg_parallel *parallel;
 } rg_device_options;

@@ -135,6 +135,11 @@ bool rg_fifo_submit(rg_fifo *fifo, rg_backend_submission *submission, bool wake)
     return behind;
 }
 
+bool rg_fifo_starts_late(const rg_fifo *fifo)
+{
+    return fifo->owner.starts_late;
+}
+
 void rg_fifo_wake(rg_fifo *fifo)
 {
     pthread_mutex_lock(&fifo->lock);

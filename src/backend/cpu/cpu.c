@@ -15,6 +15,7 @@ typedef struct cpu_device {
     rg_allocator allocator;
     int32_t isa;
     rg_thread_pool *thread_pool;
+    bool parallel; /* its threads are the caller's */
 } cpu_device;
 
 /* ---- devices ---- */
@@ -72,7 +73,8 @@ static rg_status cpu_open(int32_t index, const rg_device_options *options,
     void *memory;
     RG_TRY(rg_allocate_zero(allocator, sizeof(cpu_device), &memory));
     cpu_device *device = memory;
-    *device = (cpu_device){ .allocator = *allocator, .isa = isa };
+    *device =
+        (cpu_device){ .allocator = *allocator, .isa = isa, .parallel = options->parallel != NULL };
     const rg_status status =
         rg_thread_pool_create(allocator, threads, options->parallel, &device->thread_pool);
     if (status != RG_OK) {
@@ -222,7 +224,9 @@ static void cpu_run(void *context, rg_backend_submission *submission)
 static rg_status cpu_queue_open(void *context, void **queue)
 {
     cpu_device *device = context;
-    const rg_fifo_owner owner = { .run = run_submission, .owner = device->thread_pool };
+    const rg_fifo_owner owner = { .run = run_submission,
+                                  .owner = device->thread_pool,
+                                  .starts_late = device->parallel };
     rg_fifo *fifo;
     RG_TRY(rg_fifo_create(&device->allocator, &owner, &fifo));
     *queue = fifo;
@@ -239,9 +243,9 @@ static void cpu_submit(void *queue, rg_backend_submission *submission)
     /* Bytes. Smaller submissions are finished sooner by the thread that waits; waking the worker
      * for them only adds contention. */
     enum { MIN_WAKE_BYTES = 256 << 20 };
-    const bool behind = rg_fifo_submit(
-        queue, submission, submission->has_handler || submission->moved_bytes >= MIN_WAKE_BYTES);
-    if (behind) /* no thread waited for the one before */
+    const bool large = submission->moved_bytes >= MIN_WAKE_BYTES && !rg_fifo_starts_late(queue);
+    const bool behind = rg_fifo_submit(queue, submission, submission->has_handler || large);
+    if (behind && !rg_fifo_starts_late(queue)) /* no thread waited for the one before */
         rg_fifo_wake(queue);
 }
 
