@@ -33,14 +33,14 @@ struct ort_domain {
     const ort_custom_op *ops[256];
     int count;
 };
-static struct ort_domain domains[4];
-static int domain_count;
+static struct ort_domain *domains[8]; /* of the session options */
+static int domain_count, alive;
 
 static ort_status *create_domain(const char *name, ort_domain **domain)
 {
-    *domain = &domains[domain_count++];
+    *domain = calloc(1, sizeof **domain);
     snprintf((*domain)->name, sizeof(*domain)->name, "%s", name);
-    (*domain)->count = 0;
+    alive++;
     return NULL;
 }
 
@@ -52,20 +52,27 @@ static ort_status *domain_add(ort_domain *domain, const ort_custom_op *op)
 
 static ort_status *add_domain(ort_session_options *options, ort_domain *domain)
 {
-    (void)options, (void)domain;
+    (void)options;
+    domains[domain_count++] = domain;
     return NULL;
 }
 
 static void release_domain(ort_domain *domain)
 {
-    (void)domain;
+    alive--;
+    free(domain);
+}
+
+int stand_in_alive(void)
+{
+    return alive;
 }
 
 int stand_in_count(const char *domain)
 {
     for (int i = 0; i < domain_count; i++) {
-        if (strcmp(domains[i].name, domain) == 0)
-            return domains[i].count;
+        if (strcmp(domains[i]->name, domain) == 0)
+            return domains[i]->count;
     }
     return 0;
 }
@@ -73,8 +80,8 @@ int stand_in_count(const char *domain)
 const ort_custom_op *stand_in_find(const char *domain, const char *name, ort_type type, bool cuda)
 {
     for (int i = 0; i < domain_count; i++) {
-        for (int k = 0; k < domains[i].count && strcmp(domains[i].name, domain) == 0; k++) {
-            const ort_custom_op *op = domains[i].ops[k];
+        for (int k = 0; k < domains[i]->count && strcmp(domains[i]->name, domain) == 0; k++) {
+            const ort_custom_op *op = domains[i]->ops[k];
             const ort_entry *entry = (const ort_entry *)(const void *)op;
             if (strcmp(op->get_name(op), name) == 0 && entry->type == type &&
                 (op->get_provider(op) != NULL) == cuda)
@@ -90,7 +97,8 @@ static const stand_in_attribute *attribute_of(const ort_kernel_info *info, const
                                               char kind)
 {
     for (int i = 0; i < info->attribute_count; i++) {
-        if (strcmp(info->attributes[i].name, name) == 0 && info->attributes[i].kind == kind)
+        if (strcmp(info->attributes[i].name, name) == 0 &&
+            (kind == 0 || info->attributes[i].kind == kind))
             return &info->attributes[i];
     }
     return NULL;
@@ -125,41 +133,64 @@ static ort_status *attribute_text(const ort_kernel_info *info, const char *name,
     const stand_in_attribute *a = attribute_of(info, name, 't');
     if (a == NULL)
         return absent();
-    if (strlen(a->text) + 1 > *size)
+    if (text != NULL && strlen(a->text) + 1 > *size)
         return create_status(ORT_INVALID_ARGUMENT, "the text is longer");
-    strcpy(text, a->text);
+    if (text != NULL)
+        strcpy(text, a->text);
     *size = strlen(a->text) + 1;
     return NULL;
 }
 
+/* Attributes of other types are read as empty lists, as ONNX Runtime does. */
 static ort_status *attribute_ints(const ort_kernel_info *info, const char *name, int64_t *values,
                                   size_t *count)
 {
-    const stand_in_attribute *a = attribute_of(info, name, 'n');
+    const stand_in_attribute *a = attribute_of(info, name, 0);
     if (a == NULL)
         return absent();
+    *count = a->kind == 'n' ? a->count : 0;
     if (values != NULL)
-        memcpy(values, a->ints, a->count * sizeof values[0]);
-    *count = a->count;
+        memcpy(values, a->ints, *count * sizeof values[0]);
     return NULL;
 }
 
-/* Nodes have all outputs here. */
+static ort_status *attribute_floats(const ort_kernel_info *info, const char *name, float *values,
+                                    size_t *count)
+{
+    (void)values;
+    *count = 0;
+    return attribute_of(info, name, 0) != NULL ? NULL : absent();
+}
+
 static ort_status *output_name(const ort_kernel_info *info, size_t index, char *text, size_t *size)
 {
-    (void)info, (void)index;
-    if (text != NULL && *size < 2)
+    const char *name = info->absent_outputs >> index & 1 ? "" : "y";
+    if (text != NULL && *size < strlen(name) + 1)
         return create_status(ORT_INVALID_ARGUMENT, "the name is longer");
     if (text != NULL)
-        strcpy(text, "y");
-    *size = 2;
+        strcpy(text, name);
+    *size = strlen(name) + 1;
     return NULL;
 }
 
 static ort_status *output_type(const ort_kernel_info *info, size_t index, ort_type_info **type)
 {
-    (void)info, (void)index, (void)type;
-    return create_status(ORT_FAIL, "the type is not known");
+    (void)index;
+    if (info->shape == NULL)
+        return create_status(ORT_FAIL, "the type is not known");
+    *type = (ort_type_info *)(uintptr_t)info->shape;
+    return NULL;
+}
+
+static ort_status *type_shape(const ort_type_info *type, const ort_shape **shape)
+{
+    *shape = (const ort_shape *)(const void *)type;
+    return NULL;
+}
+
+static void release_type(ort_type_info *type)
+{
+    (void)type;
 }
 
 /* ---- tensors ---- */
@@ -196,7 +227,7 @@ static ort_status *get_output(ort_context *context, size_t index, const int64_t 
                               ort_value **value)
 {
     *value = NULL;
-    if (index >= context->output_count)
+    if (index >= context->output_count || (context->absent_outputs >> index & 1))
         return NULL;
     ort_value *made = &context->outputs[index];
     if (made->data != NULL) {
@@ -319,6 +350,9 @@ static const ort_api api = { .entries = { ENTRY(ORT_CREATE_STATUS, create_status
                                           ENTRY(ORT_RELEASE_SHAPE, release_shape),
                                           ENTRY(ORT_RELEASE_DOMAIN, release_domain),
                                           ENTRY(ORT_ATTRIBUTE_INTS, attribute_ints),
+                                          ENTRY(ORT_ATTRIBUTE_FLOATS, attribute_floats),
+                                          ENTRY(ORT_TYPE_SHAPE, type_shape),
+                                          ENTRY(ORT_RELEASE_TYPE, release_type),
                                           ENTRY(ORT_GPU_STREAM, gpu_stream),
                                           ENTRY(ORT_OUTPUT_NAME, output_name),
                                           ENTRY(ORT_OUTPUT_TYPE, output_type),
@@ -332,6 +366,22 @@ static const ort_api *get_api(uint32_t version)
 static const char *get_version(void)
 {
     return "1.21.0";
+}
+
+static const ort_api *get_old_api(uint32_t version)
+{
+    return version < ORT_API_VERSION ? &api : NULL;
+}
+
+static const char *get_old_version(void)
+{
+    return "1.20.0";
+}
+
+ort_status *stand_in_load_into_old(void)
+{
+    const ort_api_base old = { get_old_api, get_old_version };
+    return RegisterCustomOps(NULL, &old);
 }
 
 const ort_api_base stand_in_base = { get_api, get_version };
@@ -349,6 +399,7 @@ ort_status *stand_in_run(const ort_custom_op *op, const struct ort_kernel_info *
 {
     void *kernel = NULL;
     context->op = op;
+    context->absent_outputs = info->absent_outputs;
     ort_status *status = op->create_kernel_v2(op, &api, info, &kernel);
     if (status != NULL)
         return status;

@@ -34,6 +34,8 @@ typedef struct stand_in_attribute {
 struct ort_kernel_info {
     stand_in_attribute attributes[STAND_IN_ATTRIBUTES];
     int attribute_count;
+    unsigned absent_outputs;       /* bit i: the node does not have output i */
+    const struct ort_value *shape; /* what the model says of the first output; NULL: nothing */
 };
 
 /* One computation. Outputs are allocated when the operator asks for them. */
@@ -41,6 +43,7 @@ struct ort_context {
     const ort_custom_op *op;
     const ort_value *inputs[STAND_IN_TENSORS]; /* NULL: absent */
     size_t input_count, output_count;
+    unsigned absent_outputs;
     ort_value outputs[STAND_IN_TENSORS];
     void *stream;
     void *(*allocate)(size_t bytes);
@@ -54,8 +57,12 @@ struct ort_status {
 
 extern const ort_api_base stand_in_base;
 
-/* Registers the library; false where it refuses. */
+/* Registers the library for one more session; false where it refuses. */
 bool stand_in_load(void);
+/* What a runtime gets that is too old. */
+ort_status *stand_in_load_into_old(void);
+/* Domains that were created and not released. */
+int stand_in_alive(void);
 /* The operator of a domain for a type of data; NULL if there is none. */
 const ort_custom_op *stand_in_find(const char *domain, const char *name, ort_type type, bool cuda);
 int stand_in_count(const char *domain);

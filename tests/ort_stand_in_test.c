@@ -240,21 +240,29 @@ static const ort_custom_op *find_any(const char *name, ort_type type)
     return op != NULL ? op : stand_in_find("org.retrograde", name, type, false);
 }
 
-static ort_status *run_node(const node *n, const ort_custom_op *op, const int64_t s[], int wrong,
-                            int absent, ort_context *c)
+/* Input which[0] has a dimension too many, which[1] is absent; -1: none. */
+static ort_status *run_as(const node *n, const struct ort_kernel_info *info,
+                          const ort_custom_op *op, const int64_t s[], const int which[2],
+                          ort_context *c)
 {
     static ort_value values[STAND_IN_TENSORS];
     *c = (ort_context){ .output_count = n->outputs, .allocate = allocate };
-    c->input_count = make_inputs(n, op, s, wrong, values);
-    if (strcmp(n->name, "MaxPoolGrad") == 0 && wrong < 0)
+    c->input_count = make_inputs(n, op, s, which[0], values);
+    if (strcmp(n->name, "MaxPoolGrad") == 0 && which[0] < 0)
         fill_indices(&values[1], s);
     for (size_t i = 0; i < c->input_count; i++)
         c->inputs[i] = &values[i];
-    if (absent >= 0) {
-        free(values[absent].data);
-        c->inputs[absent] = NULL;
+    if (which[1] >= 0) {
+        free(values[which[1]].data);
+        c->inputs[which[1]] = NULL;
     }
-    return stand_in_run(op, &n->info, c);
+    return stand_in_run(op, info, c);
+}
+
+static ort_status *run_node(const node *n, const ort_custom_op *op, const int64_t s[], int wrong,
+                            int absent, ort_context *c)
+{
+    return run_as(n, &n->info, op, s, (const int[]){ wrong, absent }, c);
 }
 
 static void test_every(void)
@@ -277,7 +285,57 @@ static void test_every(void)
     }
 }
 
+/* Nodes of which some results are not wanted: the others have the same bytes. */
+static void test_absent_outputs(void)
+{
+    for (int i = 0; i < NODES * TYPES; i++) {
+        const node *n = &nodes[i % NODES];
+        const ort_custom_op *op = find_any(n->name, types[i / NODES]);
+        ort_context whole, some;
+        if (op == NULL || n->outputs == 1)
+            continue;
+        stand_in_release(run_node(n, op, sizes[1], -1, -1, &whole));
+        for (size_t k = 0; k < whole.input_count; k++) /* the next node has their place */
+            free(whole.inputs[k]->data);
+        whole.input_count = 0;
+        for (unsigned absent = 1; absent < 1u << n->outputs; absent++) {
+            struct ort_kernel_info info = n->info;
+            info.absent_outputs = absent;
+            ort_status *status = run_as(n, &info, op, sizes[1], (const int[]){ -1, -1 }, &some);
+            EXPECT(status == NULL);
+            for (size_t k = 0; k < n->outputs && status == NULL; k++) {
+                if (absent >> k & 1)
+                    EXPECT(some.outputs[k].data == NULL);
+                else
+                    EXPECT(memcmp(some.outputs[k].data, whole.outputs[k].data,
+                                  whole.outputs[k].bytes) == 0);
+            }
+            stand_in_release(status);
+            release(&some);
+        }
+        release(&whole);
+    }
+}
+
 /* ---- bad input ---- */
+
+/* No class at all: every label is outside. */
+static void test_no_classes(void)
+{
+    static const int64_t none[] = { 5, 0, 3, 3, 1, 1 };
+    static const node losses[] = {
+        { "SoftmaxCrossEntropyLossGrad", "1 nc n", { .attribute_count = 0 }, 1 },
+        { "SoftmaxCrossEntropyLossGrad", "1 nchw nhw", { .attribute_count = 0 }, 1 }
+    };
+    for (int i = 0; i < 2 * TYPES; i++) {
+        ort_context c;
+        ort_status *status = run_node(&losses[i / TYPES],
+                                      find_any(losses[0].name, types[i % TYPES]), none, -1, -1, &c);
+        EXPECT(status != NULL && strstr(status->text, "not among the 0 classes") != NULL);
+        stand_in_release(status);
+        release(&c);
+    }
+}
 
 /* A status with a sentence, or success where the operator can do it. */
 static void check_refused(const node *n, int t, int wrong, int absent, bool must)
@@ -351,14 +409,96 @@ static void test_attributes(void)
     }
 }
 
+/* An attribute of another type is not taken for one that is absent. */
+static void test_attribute_types(void)
+{
+    static const char long_text[] =
+        "a word that is longer than any of the words that are known here";
+    static const struct {
+        const char *op;
+        stand_in_attribute given;
+        const char *text;
+    } cases[] = {
+        { "AdamWOptimizer",
+          { "weight_decay", 'i', .ints = { 0 } },
+          "weight_decay must be a float" },
+        { "AdamWOptimizer", { "adam_mode", 'f', .number = 1 }, "adam_mode must be an int" },
+        { "LeakyReluGrad",
+          { "alpha", 'i', .ints = { 1 } },
+          "alpha must be a float, but it is an int" },
+        { "ConvGrad", { "strides", 'i', .ints = { 2 } }, "strides must be a list of ints" },
+        { "ConvGrad", { "auto_pad", 'n', .ints = { 1 }, .count = 1 }, "auto_pad must be a string" },
+        { "SoftmaxCrossEntropyLossGrad", { "reduction", 'i', .ints = { 1 } }, "must be a string" },
+        { "SoftmaxCrossEntropyLossGrad", { "reduction", 't', .text = long_text }, "reduction" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct ort_kernel_info info = { { cases[i].given }, 1, 0, NULL };
+        ort_context c = { .allocate = allocate };
+        ort_status *status = stand_in_run(find_any(cases[i].op, ORT_FLOAT), &info, &c);
+        EXPECT(status != NULL && strstr(status->text, cases[i].text) != NULL);
+        if (status != NULL && strstr(status->text, cases[i].text) == NULL)
+            printf("%s\n", status->text);
+        stand_in_release(status);
+    }
+}
+
+/* The shape of dX from the model, where dY does not tell it; the batch may be unknown. */
+static void test_pool_shapes(void)
+{
+    static const node pool = { "MaxPoolGrad", "ncHW ncHW", { { WINDOW(3, 2, 1) }, 3 }, 1 };
+    static const node average = { "AveragePoolGrad", "ncHW", { { WINDOW(3, 2, 1) }, 3 }, 1 };
+    static const stand_in_attribute more[] = { { "ceil_mode", 'i', .ints = { 1 } },
+                                               { "ceil_mode", 'i', .ints = { 0 } } };
+    for (int i = 0; i < 8 * TYPES; i++) {
+        const int64_t *s = sizes[3];
+        const node *n = i & 1 ? &average : &pool;
+        struct ort_kernel_info info = n->info;
+        const ort_value shape = { .rank = 4, .dims = { i & 2 ? -1 : s[0], s[1], s[2], s[3] } };
+        ort_context c;
+        info.attributes[info.attribute_count++] = more[i >> 2 & 1];
+        info.shape = &shape;
+        ort_status *status =
+            run_as(n, &info, find_any(n->name, types[i / 8]), s, (const int[]){ -1, -1 }, &c);
+        EXPECT(status == NULL && c.outputs[0].rank == 4 && c.outputs[0].dims[0] == s[0] &&
+               c.outputs[0].dims[2] == s[2] && c.outputs[0].dims[3] == s[3]);
+        if (status != NULL)
+            printf("%s\n", status->text);
+        stand_in_release(status);
+        release(&c);
+        info.shape = NULL; /* nobody knows it */
+        status = run_as(n, &info, find_any(n->name, types[i / 8]), s, (const int[]){ -1, -1 }, &c);
+        EXPECT(status != NULL && strstr(status->text, "the shape of dX does not follow") != NULL);
+        stand_in_release(status);
+        release(&c);
+    }
+}
+
+/* Sessions share the domains, and an old runtime gets a sentence. */
+static void test_registration(void)
+{
+    const int before = stand_in_alive();
+    for (int i = 0; i < 3; i++)
+        EXPECT(stand_in_load());
+    EXPECT(stand_in_alive() == before);
+    ort_status *status = stand_in_load_into_old();
+    EXPECT(status != NULL && status->code == ORT_NOT_IMPLEMENTED &&
+           strstr(status->text, "1.21 or later") != NULL);
+    stand_in_release(status);
+}
+
 int main(void)
 {
     EXPECT(stand_in_load());
     EXPECT(stand_in_count("com.microsoft") >= 86 && stand_in_count("") == 8);
     test_softmax();
     test_every();
+    test_absent_outputs();
     test_refused();
+    test_no_classes();
     test_types();
     test_attributes();
+    test_attribute_types();
+    test_pool_shapes();
+    test_registration();
     return rg_test_report();
 }

@@ -27,17 +27,18 @@ TOLERANCE = {"f32": 1e-5, "f64": 1e-12, "f16": 2e-3, "bf16": 1e-2}  # of the lar
 DOMAINS = ("com.microsoft", "org.retrograde")
 
 
-def run_node(library, name, arrays, outputs, attributes, dtype):
-    """A node with inputs of several types; a name of "" in `outputs` leaves that one out."""
+def run_node(library, name, arrays, outputs, attributes, dtype, *, shape=None, domain=DOMAINS[0]):
+    """A node with inputs of several types; a name of "" in `outputs` leaves that one out. The model says that results
+    have this shape."""
     kinds = {np.dtype(np.int64): TensorProto.INT64, np.dtype(np.bool_): TensorProto.BOOL,
              np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}
     given = {f"i{k}": a for k, a in enumerate(arrays) if a is not None}
     names = [f"i{k}" if a is not None else "" for k, a in enumerate(arrays)]
     inputs = [helper.make_tensor_value_info(n, kinds[a.dtype], a.shape) for n, a in given.items()]
-    results = [helper.make_tensor_value_info(o, TYPES[dtype][0], None) for o in outputs if o]
-    node = helper.make_node(name, names, outputs, domain=DOMAINS[0], **attributes)
+    results = [helper.make_tensor_value_info(o, TYPES[dtype][0], shape) for o in outputs if o]
+    node = helper.make_node(name, names, outputs, domain=domain, **attributes)
     model = helper.make_model(helper.make_graph([node], "node", inputs, results), ir_version=9,
-                              opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(DOMAINS[0], 1)])
+                              opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(domain, 1)])
     options = ort.SessionOptions()
     options.log_severity_level = 4
     options.register_custom_ops_library(library)
@@ -324,6 +325,29 @@ def test_pools(library, failures, draw):
         failures.compare(f"MaxPoolGrad {dtype}", got[0], largest, dtype)
 
 
+def test_pools_by_value_info(library, failures, draw):
+    """The shape of dX from the model alone, for windows that only the ops compute: rows that end early, one dimension."""
+    x = draw.uniform(-1, 1, (2, 3, 7, 8))
+    dy, indices, want = np.zeros((2, 3, 4, 4)), np.zeros((2, 3, 4, 4), np.int64), np.zeros_like(x)
+    for n, c, i, j in np.ndindex(dy.shape):
+        dy[n, c, i, j] = draw.uniform(-1, 1)
+        rows = x[n, c, 2 * i:2 * i + 2, 2 * j:2 * j + 2]
+        r, s = np.unravel_index(rows.argmax(), rows.shape)
+        indices[n, c, i, j] = ((n * 3 + c) * 7 + 2 * i + r) * 8 + 2 * j + s
+        want[n, c, 2 * i + r, 2 * j + s] += dy[n, c, i, j]
+    attributes = {"kernel_shape": (2, 2), "strides": (2, 2), "ceil_mode": 1}
+    for shape in (x.shape, ("batch", *x.shape[1:])):
+        for dtype in ("f32", "f64"):
+            g = dy.astype(TYPES[dtype][1])
+            got = run_node(library, "MaxPoolGrad", [g, indices], ["dX"], attributes, dtype, shape=shape)
+            failures.compare(f"MaxPoolGrad by value_info {shape} {dtype}", got[0], want, dtype)
+    line = draw.uniform(-1, 1, (2, 3, 4)).astype(np.float32)
+    got = run_node(library, "AveragePoolGrad", [line], ["dX"], {"kernel_shape": (2,), "strides": (2,)}, "f32",
+                   shape=("batch", 3, 9))  # fmt: skip
+    spread = np.concatenate([np.repeat(line, 2, axis=2) / 2, np.zeros((2, 3, 1))], axis=2)
+    failures.compare("AveragePoolGrad of one dimension", got[0], spread, "f32")
+
+
 def test_norms(library, failures, draw):
     x, dy = draw.uniform(-1, 1, (3, 4, 5, 2)), draw.uniform(-1, 1, (3, 4, 5, 2))
     scale = draw.uniform(0.5, 1.5, 4)
@@ -419,6 +443,55 @@ def test_edges(library, failures):
             failures.expect(words in str(error), f"{name} {attributes}: no '{words}' in: {error}")
 
 
+def test_attributes(library, failures):
+    """An attribute of another type is refused, as is a label where there are no classes; results may be left out."""
+    one = np.ones((2, 3), np.float32)
+    state = [np.array([0.1], np.float32), np.array([1]), one, one, one, one]
+    refused = (("LeakyReluGrad", [one, one], {"alpha": 1}, "alpha must be a float, but it is an int"),
+               ("AdamWOptimizer", state, {"weight_decay": 0}, "weight_decay must be a float, but it is an int"),
+               ("AdamWOptimizer", state, {"adam_mode": 0.0}, "adam_mode must be an int, but it is a float"),
+               ("AdamWOptimizer", state, {"epsilon": "small"}, "epsilon must be a float, but it is a string"),
+               ("AdamWOptimizer", state, {"alpha": [0.5]}, "alpha must be a float, but it is a list of floats"),
+               ("ConvGrad", [np.ones((1, 1, 4, 4), np.float32)] * 3, {"strides": 2}, "strides must be a list of ints"),
+               ("ConvGrad", [np.ones((1, 1, 4, 4), np.float32)] * 3, {"pads": [1.0]}, "pads must be a list of ints"),
+               ("SoftmaxCrossEntropyLossGrad", [one[0, :1], np.zeros((5, 0), np.float32), np.zeros(5, np.int64)], {},
+                "not among the 0 classes"))  # fmt: skip
+    for name, arrays, attributes, words in refused:
+        try:
+            outputs = ["w", "m", "v"] if name == "AdamWOptimizer" else ["d"]
+            run_node(library, name, arrays, outputs, attributes, "f32", domain=DOMAINS[1])
+            failures.expect(False, f"{name} {attributes} was not refused")
+        except Exception as error:  # the runtime has many classes for it
+            failures.expect(words in str(error), f"{name} {attributes}: no '{words}' in: {error}")
+    whole = run_node(library, "AdamWOptimizer", state, ["w", "m", "v"], {}, "f32", domain=DOMAINS[1])
+    for names in (["w"], ["w", "m"], ["", "m", ""], ["", "", "v"]):
+        got = run_node(library, "AdamWOptimizer", state, names, {}, "f32", domain=DOMAINS[1])
+        kept = [w for w, name in zip(whole, names) if name]
+        failures.expect(all(np.array_equal(g, w) for g, w in zip(got, kept)), f"AdamWOptimizer with {names}")
+
+
+def thread_count():
+    return len(os.listdir("/proc/self/task"))
+
+
+def test_threads(library, failures, draw):
+    """A convolution of a gigabyte of products, from two callers: all on the session's threads."""
+    arrays = [draw.uniform(-1, 1, shape).astype(np.float32) for shape in ((8, 64, 56, 56), (8, 64, 56, 56), (64, 64, 3, 3))]
+    s = session(library, "ConvGrad", [a.shape for a in arrays], "f32", {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)},
+                DOMAINS[0], 1)  # fmt: skip
+    feed, most = {f"i{k}": a for k, a in enumerate(arrays)}, []
+    s.run(None, feed)
+    before = thread_count()
+    callers = [threading.Thread(target=lambda: [s.run(None, feed) for _ in range(3)]) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    while any(caller.is_alive() for caller in callers):
+        most.append(thread_count())
+        callers[0].join(0.01)
+    failures.expect(max(most) <= before + len(callers), f"{max(most) - before} threads for {len(callers)} callers")
+    failures.expect(thread_count() == before, f"{thread_count() - before} threads stay")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("library")
@@ -429,9 +502,11 @@ def main():
     draw = np.random.default_rng(options.seed)
     test_golden(library, failures)
     test_operators(library, failures, random.Random(options.seed), draw, options.cases)
-    for test in (test_conv, test_pointwise_conv, test_pools, test_norms, test_loss_and_others, test_large):
+    for test in (test_conv, test_pointwise_conv, test_pools, test_pools_by_value_info, test_norms, test_loss_and_others,
+                 test_large, test_threads):
         test(library, failures, draw)
     test_edges(library, failures)
+    test_attributes(library, failures)
     for failure in failures.list[:20]:
         print(failure)
     print(f"ONNX Runtime {ort.__version__}, seed {options.seed}")

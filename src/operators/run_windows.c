@@ -82,8 +82,8 @@ rg_status rg_run_global_lp_pool(rg_run *run)
 
 /* ---- gradients of pooling ---- */
 
-/* dX where X is not given: of `shape`, or of the smallest shape that gives this dY, which windows
- * cover to its end. */
+/* dX where X is not given: of `shape`, whose batch may be -1 for that of dY, or of the smallest shape
+ * that gives this dY, which windows cover to its end. */
 static rg_status source_shape(rg_run *run, const rg_pool_desc *d, rg_tensor_desc *shape)
 {
     int64_t given[RG_ONNX_VALUES];
@@ -94,6 +94,7 @@ static rg_status source_shape(rg_run *run, const rg_pool_desc *d, rg_tensor_desc
         RG_CHECK(count == dy->rank, RG_INVALID_ARGUMENT,
                  "%s: shape has %d numbers, but dY has rank %d", run->node.type, count, dy->rank);
         memcpy(shape->dims, given, (size_t)count * sizeof given[0]);
+        shape->dims[0] = given[0] == -1 ? dy->dims[0] : given[0];
         *shape = rg_tensor_desc_dense(dy->dtype, dy->rank, shape->dims);
         return RG_OK;
     }
@@ -103,8 +104,8 @@ static rg_status source_shape(rg_run *run, const rg_pool_desc *d, rg_tensor_desc
         const int32_t at = spatial + axis - 1 + !run->node.nhwc;
         RG_CHECK(d->padding.policy == RG_PADDING_EXPLICIT && d->padding.top >= 0,
                  RG_INVALID_ARGUMENT,
-                 "%s: with auto_pad the shape of dX does not follow from dY; add X=FILE or "
-                 "--shape N,C,H,W",
+                 "%s: with auto_pad the shape of dX does not follow from dY; give X or the attribute "
+                 "shape, (n, c, d…)",
                  run->node.type);
         const int64_t steps = (shape->dims[at] - 1) * d->stride[axis];
         shape->dims[at] =

@@ -59,7 +59,8 @@ static inline ort_status *ort_attribute_float(const ort_api *api, const ort_kern
                     (const ort_kernel_info *, const char *, float *), info, name, value);
 }
 
-/* *size: the capacity of `text`, then its length with the 0 byte. */
+/* *size: the capacity of `text`, then its length with the 0 byte, which is all where text is NULL.
+ */
 static inline ort_status *ort_attribute_text(const ort_api *api, const ort_kernel_info *info,
                                              const char *name, char *text, size_t *size)
 {
@@ -68,13 +69,22 @@ static inline ort_status *ort_attribute_text(const ort_api *api, const ort_kerne
                     size);
 }
 
-/* *count: the capacity of `values`, then how many there are. */
+/* *count: the capacity of `values`, then how many there are, which is all where values is NULL. An
+ * attribute of another type has none, unless the runtime refuses it. */
 static inline ort_status *ort_attribute_ints(const ort_api *api, const ort_kernel_info *info,
                                              const char *name, int64_t *values, size_t *count)
 {
     return ORT_CALL(api, ORT_ATTRIBUTE_INTS, ort_status *,
                     (const ort_kernel_info *, const char *, int64_t *, size_t *), info, name,
                     values, count);
+}
+
+static inline ort_status *ort_attribute_floats(const ort_api *api, const ort_kernel_info *info,
+                                               const char *name, float *values, size_t *count)
+{
+    return ORT_CALL(api, ORT_ATTRIBUTE_FLOATS, ort_status *,
+                    (const ort_kernel_info *, const char *, float *, size_t *), info, name, values,
+                    count);
 }
 
 static inline ort_status *ort_input_count(const ort_api *api, const ort_context *context,

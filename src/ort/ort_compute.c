@@ -38,10 +38,11 @@ static void run_parallel(void *context, int32_t count, void (*task)(void *data, 
         task(data, i);
 }
 
+static rg_device *devices[2];
+
 rg_status rg_ort_device(bool cuda, rg_device **device)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static rg_device *devices[2];
     const rg_parallel parallel = { run_parallel, NULL };
     rg_device_options options = rg_device_options_default();
     options.parallel = cuda ? NULL : &parallel;
@@ -52,6 +53,12 @@ rg_status rg_ort_device(bool cuda, rg_device **device)
     *device = devices[cuda];
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+void rg_ort_close_devices(void)
+{
+    rg_device_destroy(devices[0]);
+    devices[0] = NULL;
 }
 
 /* ---- tensors ---- */

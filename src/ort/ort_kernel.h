@@ -61,6 +61,7 @@ typedef struct rg_ort_node {
     int64_t after[2]; /* padding */
     int64_t shape[RG_ONNX_VALUES];
     int32_t shape_rank, reduction; /* reduction: none, sum, mean */
+    bool has_shape;                /* `shape` is an attribute of the node */
     rg_ort_loss_args loss;
     rg_ort_update_args update;
 
@@ -108,7 +109,9 @@ void rg_ort_destroy_kernel(void *kernel);
 /* The runtime's status for a failure of ours, with its sentence. */
 ort_status *rg_ort_fail(const ort_api *api, rg_status status);
 
-/* The device of operators: opened with the first, and kept. */
+/* The device of operators: opened with the first, and kept until the library is unloaded. */
 rg_status rg_ort_device(bool cuda, rg_device **device);
+/* That of the CPU: CUDA may be gone before. */
+void rg_ort_close_devices(void);
 
 #endif

@@ -78,7 +78,7 @@ enum {
     ENTRIES = NAMES * TYPES * 2
 };
 
-/* The runtime keeps pointers to these and to the domains as long as the process runs. */
+/* Sessions keep pointers to these and to the domains. */
 static ort_entry entries[ENTRIES];
 static int32_t entry_count;
 
@@ -229,7 +229,7 @@ static void make_entries(void)
     }
 }
 
-static ort_status *add_domain(const ort_api *api, ort_session_options *options, int number)
+static ort_status *make_domain(const ort_api *api, int number, ort_domain **made)
 {
     ort_domain *domain = NULL;
     ort_status *status = ort_create_domain(api, domains[number], &domain);
@@ -237,11 +237,60 @@ static ort_status *add_domain(const ort_api *api, ort_session_options *options, 
         if (entries[i].domains >> number & 1)
             status = ort_domain_add(api, domain, &entries[i].op);
     }
-    if (status == NULL)
-        return ort_add_domain(api, options, domain);
-    if (domain != NULL)
+    if (status != NULL && domain != NULL)
         ort_release_domain(api, domain);
+    *made = status == NULL ? domain : NULL;
     return status;
+}
+
+/* Domains are made once for each runtime of the process, and serve all of its sessions. They go
+ * with the library, which the runtime unloads after the last of them. */
+typedef struct runtime {
+    const ort_api *api;
+    ort_domain *domains[DOMAINS];
+} runtime;
+enum { RUNTIMES = 8 };
+static runtime runtimes[RUNTIMES];
+static pthread_mutex_t runtimes_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* With the lock. */
+static runtime *find_runtime(const ort_api *api)
+{
+    for (int i = 0; i < RUNTIMES; i++) {
+        if (runtimes[i].api == api || runtimes[i].api == NULL) {
+            runtimes[i].api = api;
+            return &runtimes[i];
+        }
+    }
+    return NULL;
+}
+
+static ort_status *add_domains(const ort_api *api, ort_session_options *options)
+{
+    pthread_mutex_lock(&runtimes_lock);
+    runtime *r = find_runtime(api);
+    ort_status *status =
+        r == NULL ? ort_fail(api, ORT_FAIL, "retrograde: too many runtimes in one process") : NULL;
+    for (int i = 0; i < DOMAINS && status == NULL; i++) {
+        if (r->domains[i] == NULL)
+            status = make_domain(api, i, &r->domains[i]);
+        if (status == NULL)
+            status = ort_add_domain(api, options, r->domains[i]);
+    }
+    pthread_mutex_unlock(&runtimes_lock);
+    return status;
+}
+
+/* When the library is unloaded. */
+__attribute__((destructor)) static void unload(void)
+{
+    for (int i = 0; i < RUNTIMES && runtimes[i].api != NULL; i++) {
+        for (int d = 0; d < DOMAINS; d++) {
+            if (runtimes[i].domains[d] != NULL)
+                ort_release_domain(runtimes[i].api, runtimes[i].domains[d]);
+        }
+    }
+    rg_ort_close_devices();
 }
 
 __attribute__((visibility("default"))) ort_status *RegisterCustomOps(ort_session_options *options,
@@ -258,8 +307,5 @@ ort_status *RegisterCustomOps(ort_session_options *options, const ort_api_base *
                                       "retrograde needs ONNX Runtime 1.21 or later");
     }
     pthread_once(&once, make_entries);
-    ort_status *status = NULL;
-    for (int i = 0; i < DOMAINS && status == NULL; i++)
-        status = add_domain(api, options, i);
-    return status;
+    return add_domains(api, options);
 }

@@ -109,9 +109,12 @@ RG_INLINE void adamw_vector(const rg_ort_update_args *k, int64_t i, const int n,
         w = (w - vset((real)(k->rate * root / k->bias_1)) * first /
                      (vsqrt(second) + vset((real)k->epsilon))) *
             keep;
-    vstore(k->new_weight, i, n, T, w);
-    vstore(k->new_first, i, n, T, first);
-    vstore(k->new_second, i, n, T, second);
+    if (k->new_weight != NULL)
+        vstore(k->new_weight, i, n, T, w);
+    if (k->new_first != NULL)
+        vstore(k->new_first, i, n, T, first);
+    if (k->new_second != NULL)
+        vstore(k->new_second, i, n, T, second);
 }
 
 RG_INLINE void add_vector(const rg_ort_update_args *k, int64_t i, const int n, const rg_dtype T)

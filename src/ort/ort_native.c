@@ -178,7 +178,7 @@ static rg_status run_loss(rg_ort_computation *c, bool *done)
                                    .args = &k,
                                    .size = sizeof k,
                                    .units = count == 0 ? 0 : scores->dims[0] * k.blocks,
-                                   .grain = k.positions == 1 ? 1 + 1024 / k.classes : 1,
+                                   .grain = k.positions == 1 ? 1 + 1024 / (k.classes + 1) : 1,
                                    .bytes = rg_ort_bytes(scores, 2) };
     RG_TRY(rg_ort_run(c, &launch));
     RG_CHECK(fault == 0, RG_INVALID_ARGUMENT,

@@ -97,8 +97,8 @@ typedef struct rg_ort_gather_args {
 /* Optimizers, and sums in place, over elements. A unit is RG_ORT_BLOCK elements. */
 typedef struct rg_ort_update_args {
     const void *gradient;
-    const void *weight, *first, *second; /* moments, of AdamW */
-    void *new_weight, *new_first, *new_second;
+    const void *weight, *first, *second;       /* moments, of AdamW */
+    void *new_weight, *new_first, *new_second; /* of AdamW: NULL for what is not wanted */
     int64_t count;
     double rate, alpha, beta, epsilon, decay;
     double bias_1, bias_2; /* 1 - alpha^step, 1 - beta^step; 1 where they are not corrected */
