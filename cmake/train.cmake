@@ -55,8 +55,8 @@ set_property(SOURCE src/train/data_source.c src/train/png_image.c src/train/mask
     COMPILE_DEFINITIONS RG_HAVE_ZLIB=${RG_HAVE_ZLIB} RG_HAVE_PNG=${RG_HAVE_PNG} RG_HAVE_JPEG=${RG_HAVE_JPEG} RG_HAVE_WEBP=${RG_HAVE_WEBP})
 target_sources(rg_train_objects PRIVATE
     src/group/group.c src/group/group_thread.c src/group/messages.c src/group/launcher.c
-    src/group/heartbeat.c src/group/heartbeat_connect.c src/group/mpi_open.c src/group/mpi_abi.c
-    src/group/nccl.c)
+    src/group/heartbeat.c src/group/heartbeat_addresses.c src/group/heartbeat_connect.c
+    src/group/heartbeat_send.c src/group/mpi_open.c src/group/mpi_abi.c src/group/nccl.c)
 set_property(SOURCE src/group/mpi_open.c PROPERTY COMPILE_DEFINITIONS
     RG_LIBDIR="${CMAKE_INSTALL_LIBDIR}")
 target_sources(rg_train_objects PRIVATE

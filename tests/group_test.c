@@ -7,10 +7,12 @@
 
 #include <retrograde/trainer.h>
 
+#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { COUNT = 10007, LARGEST = 64 };
 
@@ -184,6 +186,9 @@ static void test_null(void)
     desc.timeout = 0;
     EXPECT_FAILS(rg_group_create(&desc, &none), RG_INVALID_ARGUMENT, "timeout must be");
     desc = rg_group_desc_default();
+    desc.start_timeout = 0.5;
+    EXPECT_FAILS(rg_group_create(&desc, &none), RG_INVALID_ARGUMENT, "start_timeout must be");
+    desc = rg_group_desc_default();
     desc.engine = (rg_group_engine)9;
     EXPECT_FAILS(rg_group_create(&desc, &none), RG_INVALID_ARGUMENT, "engine is 9");
     desc.engine = RG_GROUP_ALONE;
@@ -220,24 +225,118 @@ static int leave_early(int32_t leaver)
     return rg_test_report();
 }
 
+/* One rank asks for more memory than there is, and leaves; the others are told. */
+static int fail_alone(int32_t failing)
+{
+    static float x[COUNT];
+    if (rank == failing) {
+        EXPECT_FAILS(rg_group_sum(group, x, RG_F32, INT64_MAX / 16), RG_OUT_OF_MEMORY, "memory");
+        EXPECT_FAILS(rg_group_sum(group, x, RG_F32, COUNT), RG_IO, "memory");
+    } else {
+        EXPECT_FAILS(rg_group_sum(group, x, RG_F32, COUNT), RG_IO, "has failed: out of memory");
+    }
+    rg_group_destroy(group);
+    return rg_test_report();
+}
+
+/* Sums of different sizes are refused on all ranks, whatever comes next. */
+static int differ(int32_t other)
+{
+    static float x[COUNT + 1];
+    const int64_t count = rank == other ? COUNT + 1 : COUNT;
+    const rg_status first = rg_group_sum(group, x, RG_F32, count);
+    const rg_status second = rg_group_barrier(group);
+    if (first == RG_OK && second == RG_OK)
+        say(NULL, "a sum of two sizes");
+    EXPECT(second != RG_OK);
+    rg_group_destroy(group);
+    return rg_test_report();
+}
+
+/* In the place of that of MPI, for libraries that are linked with it: one rank never ends. */
+static bool stalls;
+__attribute__((visibility("default"))) int MPI_Finalize(void);
+int MPI_Finalize(void)
+{
+    int (*function)(void);
+    void *const found = dlsym(RTLD_NEXT, "MPI_Finalize");
+    if (stalls)
+        sleep(30);
+    memcpy(&function, &found, sizeof function);
+    return found != NULL ? function() : 1;
+}
+
+static int stall(int32_t who)
+{
+    stalls = rank == who;
+    rg_group_destroy(group);
+    say(NULL, "the group is gone");
+    _exit(1);
+}
+
+/* A rank comes later than the others wait by default. */
+static int come_late(int32_t who)
+{
+    EXPECT(who < size);
+    EXPECT_OK(rg_group_barrier(group));
+    rg_group_destroy(group);
+    return rg_test_report();
+}
+
+static int run_case(const char *name, int32_t who)
+{
+    static const struct {
+        const char *name;
+        int (*run)(int32_t who);
+    } cases[] = { { "leave", leave_early },
+                  { "fail", fail_alone },
+                  { "differ", differ },
+                  { "stall", stall },
+                  { "late", come_late } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (strcmp(cases[i].name, name) == 0)
+            return cases[i].run(who);
+    }
+    return 2;
+}
+
+/* A process joins one group by MPI in its life. */
+static void test_again(void)
+{
+    rg_group_desc desc = rg_group_desc_default();
+    rg_group *again = NULL;
+    desc.engine = RG_GROUP_MPI;
+    if (size > 1)
+        EXPECT_FAILS(rg_group_create(&desc, &again), RG_INVALID_STATE, "been started");
+}
+
+/* Without arguments all tests; with CASE RANK one in which this rank does something else. */
 int main(int argc, char **argv)
 {
     test_null();
     rg_group_desc desc = rg_group_desc_default();
-    desc.lost = argc > 1 ? say : NULL;
+    desc.lost = argc > 2 ? say : NULL;
+    if (argc > 2 && strcmp(argv[1], "late") == 0) {
+        const char *own = getenv("OMPI_COMM_WORLD_RANK"), *other = getenv("PMI_RANK");
+        desc.start_timeout = 30;
+        if (atoi(own != NULL ? own : other != NULL ? other : "0") == atoi(argv[2]))
+            sleep(10);
+    }
     EXPECT_OK(rg_group_create(&desc, &group));
     if (group == NULL)
         return rg_test_report();
     rank = rg_group_rank(group);
     size = rg_group_size(group);
-    if (argc > 1)
-        return leave_early(atoi(argv[1]));
+    if (argc > 2)
+        return run_case(argv[1], atoi(argv[2]));
     test_sum();
     test_fast();
     test_messages();
     test_agreement();
     test_info();
     test_stop();
+    test_again();
     rg_group_destroy(group);
+    test_again();
     return rg_test_report();
 }

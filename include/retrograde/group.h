@@ -22,9 +22,13 @@
  *  **Faults.** Each rank has a thread that exchanges heartbeats with rank 0 over TCP, also while
  *  the others compute. If a rank ends, is killed, or its heartbeats stay away for `timeout`, every
  *  other rank learns it: `lost` is called, and all collective functions return RG_IO with a
- *  sentence that names it. Such a group cannot be used any more.
+ *  sentence that names it. Such a group cannot be used any more. The same holds where a collective
+ *  function fails on one rank, for lack of memory for example: the others lose that rank, with its
+ *  sentence.
  *
- *  Collective functions are called by all ranks in the same order, by one thread at a time.
+ *  Collective functions are called by all ranks in the same order and with the same sizes, by one
+ *  thread at a time. Sizes that differ are found (RG_INVALID_ARGUMENT on one rank, RG_IO on the
+ *  others) but in rg_group_sum_fast_start(), where they are MPI's matter.
  *  Programs that use this header are linked with libretrograde_train. */
 #ifndef RETROGRADE_GROUP_H
 #define RETROGRADE_GROUP_H
@@ -56,16 +60,21 @@ typedef struct rg_group_desc {
      *  call. It may end the process. NULL (default): nothing is called. */
     void (*lost)(void *context, const char *sentence);
     void *context; /**< passed to `lost` */
+    /** Seconds to wait for the other ranks in rg_group_create(), 1 to 100000: a program whose ranks
+     *  come to it at different times sets it. 0 (default): 60 where ranks are on several machines;
+     *  on one machine 8, and more where there are more than 4 ranks for each processor. */
+    double start_timeout;
 } rg_group_desc;
 RG_API rg_group_desc rg_group_desc_default(void);
 
 /** Joins the group. Collective. `desc` may be NULL. A process joins at most one group by MPI in
- *  its life. RG_INVALID_STATE where a launcher has started several processes that cannot find each
- *  other, such as srun without PMI; RG_UNSUPPORTED if no library for MPI is found. On failure
- *  *group is NULL. */
+ *  its life, and does not start MPI itself: RG_INVALID_STATE otherwise, and where a launcher has
+ * started several processes that cannot find each other, such as srun without PMI; RG_UNSUPPORTED
+ * if no library for MPI is found. On failure *group is NULL. */
 RG_API rg_status rg_group_create(const rg_group_desc *desc, rg_group **group);
 
-/** Leaves the group, after waiting until all ranks leave, unless one is lost. A rank that waits in
+/** Leaves the group, after waiting until all ranks leave, unless one is lost. Where another rank
+ *  hangs while MPI ends, `lost` is called after 8 seconds. A rank that waits in
  *  a collective function for one that has begun to leave loses it, with a sentence. NULL is
  *  allowed. */
 RG_API void rg_group_destroy(rg_group *group);

@@ -12,7 +12,7 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
-enum { START_SECONDS = 60, LOCAL_START_SECONDS = 8 };
+enum { START_SECONDS = 60, LOCAL_START_SECONDS = 8, RANKS_PER_PROCESSOR = 4, END_SECONDS = 8 };
 
 rg_group_desc rg_group_desc_default(void)
 {
@@ -69,7 +69,23 @@ static rg_status check_desc(const rg_group_desc *desc, rg_group_desc *checked)
     RG_CHECK(checked->timeout >= 1 && checked->timeout <= 1000, RG_INVALID_ARGUMENT,
              "rg_group_create: timeout must be between 1 and 1000 seconds, not %g",
              checked->timeout);
+    RG_CHECK(checked->start_timeout == 0 ||
+                 (checked->start_timeout >= 1 && checked->start_timeout <= 100000),
+             RG_INVALID_ARGUMENT,
+             "rg_group_create: start_timeout must be 0, or between 1 and 100000 seconds, not %g",
+             checked->start_timeout);
     return RG_OK;
+}
+
+/* How long ranks wait for each other at the start. Many on few processors are slow to begin. */
+static double start_seconds(const rg_group *group)
+{
+    const rg_launcher *l = &group->launcher;
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    const double crowd = (double)l->size / (double)(RANKS_PER_PROCESSOR * processors);
+    if (group->desc.start_timeout > 0)
+        return group->desc.start_timeout;
+    return !l->is_local ? START_SECONDS : LOCAL_START_SECONDS * (crowd > 1 ? crowd : 1);
 }
 
 static rg_status check_size(const rg_group *group)
@@ -84,21 +100,57 @@ static rg_status check_size(const rg_group *group)
     return RG_OK;
 }
 
+/* What tells machines apart: their names, which two may share, when the system was started, and the
+ * loopback address, of which containers have one each. */
+typedef struct machine {
+    char host[RG_GROUP_HOST];
+    char start[40], network[40];
+} machine;
+
+static machine this_machine(void)
+{
+    machine m;
+    memset(&m, 0, sizeof m);
+    if (gethostname(m.host, sizeof m.host - 1) != 0)
+        snprintf(m.host, sizeof m.host, "unknown");
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (file != NULL) {
+        (void)!fread(m.start, 1, sizeof m.start - 1, file);
+        (void)fclose(file);
+    }
+    (void)!readlink("/proc/self/ns/net", m.network, sizeof m.network - 1);
+    return m;
+}
+
 /* Which ranks are on this machine. */
 static rg_status count_local(rg_group *group)
 {
+    machine *all, mine = this_machine();
+    memcpy(group->host, mine.host, sizeof group->host);
     RG_TRY(rg_allocate_array((size_t)group->size, sizeof *group->hosts, &group->hosts));
-    if (gethostname(group->host, sizeof group->host - 1) != 0)
-        snprintf(group->host, sizeof group->host, "unknown");
-    rg_group_job gather = { .data = group->host,
-                            .bytes = sizeof group->host,
-                            .result = group->hosts };
-    RG_TRY(rg_job_gather(group, &gather));
-    for (int32_t i = 0; i < group->size; i++) {
-        const bool same = strcmp(group->hosts[i], group->host) == 0;
+    RG_TRY(rg_allocate_array((size_t)group->size, sizeof *all, &all));
+    rg_group_job gather = { .data = &mine, .bytes = sizeof mine, .result = all };
+    const rg_status status = rg_job_gather(group, &gather);
+    for (int32_t i = 0; i < group->size && status == RG_OK; i++) {
+        const bool same = memcmp(&all[i], &mine, sizeof mine) == 0;
+        memcpy(group->hosts[i], all[i].host, sizeof all[i].host);
         group->local_size += same;
         group->local_rank += same && i < group->rank;
     }
+    rg_release(allocator, all, (size_t)group->size * sizeof *all);
+    return status;
+}
+
+static rg_status start_mpi(rg_group *group, int *rank, int *size)
+{
+    const int error = group->mpi->start(rank, size);
+    group->is_started = error == 0 || error == RG_MPI_ONE_THREAD;
+    RG_CHECK(error != RG_MPI_STARTED_BEFORE, RG_INVALID_STATE,
+             "MPI has been started in this process before: a process joins at most one group by "
+             "MPI, and nothing else of it may start MPI");
+    RG_CHECK(error != RG_MPI_ONE_THREAD, RG_UNSUPPORTED,
+             "this library of MPI allows no threads beside it (MPI_THREAD_FUNNELED)");
+    RG_CHECK(error == 0, RG_IO, "MPI cannot start: error %d", error);
     return RG_OK;
 }
 
@@ -107,15 +159,13 @@ static rg_status join(rg_group *group, rg_group_job *job)
 {
     (void)job;
     int rank = 0, size = 0;
-    const int error = group->mpi->start(&rank, &size);
-    RG_CHECK(error == 0, RG_IO, "MPI cannot start: error %d", error);
-    group->is_started = true;
+    group->deadline = rg_seconds() + start_seconds(group);
+    RG_TRY(start_mpi(group, &rank, &size));
     group->rank = rank;
     group->size = size;
     group->mpi->describe(group->engine);
     group->engine[strcspn(group->engine, ",\n")] = 0; /* Open MPI tells its whole package */
     RG_TRY(check_size(group));
-    group->deadline = rg_seconds() + LOCAL_START_SECONDS; /* MPI has waited for all ranks */
     RG_TRY(count_local(group));
     if (group->size > 1)
         RG_TRY(rg_heartbeat_start(group));
@@ -140,11 +190,11 @@ static rg_status make(rg_group *group)
     group->size = group->local_size = 0;
     RG_TRY(rg_group_thread_start(group));
     group->joining = (rg_group_job){ .run = join };
-    const int seconds = l->is_local ? LOCAL_START_SECONDS : START_SECONDS;
-    if (!rg_group_run_for(group, &group->joining, seconds)) {
+    const double seconds = start_seconds(group);
+    if (!rg_group_run_for(group, &group->joining, seconds + 0.25)) { /* the thread speaks first */
         group->is_stuck = true;
         return rg_fail(RG_IO,
-                       "rank %d of %d waited %d seconds for the others: one has not started, or "
+                       "rank %d of %d waited %g seconds for the others: one has not started, or "
                        "hangs",
                        l->rank, l->size, seconds);
     }
@@ -196,6 +246,21 @@ static rg_status leave(rg_group *group, rg_group_job *job)
     return group->mpi->finish() == 0 ? RG_OK : rg_fail(RG_IO, "MPI could not end");
 }
 
+/* MPI waits for all ranks once more, and nobody watches them now. False: one hangs. The thread is
+ * still within MPI then, and stays, with what it uses. */
+static bool end_mpi(rg_group *group)
+{
+    char sentence[RG_GROUP_TEXT];
+    group->leaving = (rg_group_job){ .run = leave, .is_last = true };
+    if (rg_group_run_for(group, &group->leaving, END_SECONDS))
+        return true;
+    snprintf(sentence, sizeof sentence,
+             "rank %d has waited for the end of MPI for %d seconds: another rank hangs",
+             group->rank, END_SECONDS);
+    rg_group_lose(group, sentence);
+    return false;
+}
+
 void rg_group_destroy(rg_group *group)
 {
     if (group == NULL)
@@ -205,10 +270,8 @@ void rg_group_destroy(rg_group *group)
     if (group->size > 1 && !group->is_lost)
         say_goodbye(group);
     rg_heartbeat_end(group);
-    if (group->is_started && !group->is_lost) {
-        rg_group_job job = { .run = leave, .is_last = true };
-        (void)rg_group_run(group, &job);
-    }
+    if (group->is_started && !group->is_lost && !end_mpi(group))
+        return;
     rg_group_thread_end(group);
     rg_release(allocator, group->hosts, (size_t)group->size * sizeof *group->hosts);
     rg_release(allocator, group->scratch, group->scratch_bytes);
@@ -302,8 +365,12 @@ static rg_status sum_job(const char *who, rg_group *group, void *elements, rg_dt
     RG_CHECK(elements != NULL || count == 0, RG_INVALID_ARGUMENT, "%s: elements is NULL", who);
     RG_CHECK(dtype == RG_F32 || dtype == RG_F64, RG_UNSUPPORTED,
              "%s: sums are of f32 or f64, not of %s", who, rg_dtype_name(dtype));
-    RG_CHECK(count >= 0, RG_INVALID_ARGUMENT, "%s: count is %lld", who, (long long)count);
-    *job = (rg_group_job){ .run = rg_job_sum, .data = elements, .dtype = dtype, .count = count };
+    RG_CHECK(count >= 0 && count <= INT64_MAX / 16, RG_INVALID_ARGUMENT, "%s: count is %lld", who,
+             (long long)count);
+    static char nothing;
+    *job = (rg_group_job){
+        .run = rg_job_sum, .data = count > 0 ? elements : &nothing, .dtype = dtype, .count = count
+    };
     return RG_OK;
 }
 

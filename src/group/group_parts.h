@@ -63,15 +63,15 @@ struct rg_group {
     int32_t rank, size, local_rank, local_size;
     char engine[256];
     char host[RG_GROUP_HOST];
-    char (*hosts)[RG_GROUP_HOST]; /* (size) */
-    const rg_mpi_table *mpi;      /* NULL: alone */
-    bool is_started;              /* MPI is */
-    bool is_stuck;                /* it has not come back from its start */
-    double deadline;              /* of messages while the group begins; 0: none */
-    int tag;                      /* of the messages of the job that is running */
-    int64_t begun;                /* jobs so far, which all ranks run in the same order */
-    rg_group_job joining;         /* its first job, which may never end */
-    void *scratch;                /* of sums */
+    char (*hosts)[RG_GROUP_HOST];  /* (size) */
+    const rg_mpi_table *mpi;       /* NULL: alone */
+    bool is_started;               /* MPI is */
+    bool is_stuck;                 /* it has not come back from its start */
+    double deadline;               /* of all that happens while the group begins; 0: none */
+    int tag;                       /* of the messages of the job that is running */
+    int64_t begun;                 /* jobs so far, which all ranks run in the same order */
+    rg_group_job joining, leaving; /* its first and last job, which may never end */
+    void *scratch;                 /* of sums */
     size_t scratch_bytes;
     rg_heartbeat *heartbeat; /* NULL: none */
     _Atomic int64_t bytes;   /* sent */

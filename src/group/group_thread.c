@@ -14,7 +14,9 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
-/* Messages of a rank that leaves have a tag of their own: others may still be in a sum. */
+/* Messages of a rank that leaves have a tag of their own: others may still be in a sum. A rank
+ * whose job has failed takes no part in it: the others, who wait for its messages, must not take
+ * those of the next one, so they lose it. */
 static void run_job(rg_group *group, rg_group_job *job)
 {
     group->tag = job->is_last ? RG_TAG_OF_LAST : RG_TAG;
@@ -22,6 +24,8 @@ static void run_job(rg_group *group, rg_group_job *job)
     job->status = job->run(group, job);
     if (job->status != RG_OK)
         snprintf(job->text, sizeof job->text, "%s", rg_error_text());
+    if (job->status != RG_OK && !job->is_last && group->size > 1)
+        rg_group_fail(group, job->text);
 }
 
 static void *thread_main(void *context)
@@ -88,7 +92,9 @@ bool rg_group_run_for(rg_group *group, rg_group_job *job, double seconds)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)seconds;
+    const int64_t nanoseconds = until.tv_nsec + (int64_t)(1e9 * seconds);
+    until.tv_sec += (time_t)(nanoseconds / 1000000000);
+    until.tv_nsec = (long)(nanoseconds % 1000000000);
     append(group, job);
     pthread_mutex_lock(&group->lock);
     while (!job->is_done && pthread_cond_timedwait(&group->changed, &group->lock, &until) == 0)

@@ -18,24 +18,9 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
-typedef enum word { BEAT = 0x62656174, LEAVE, BYE, FAIL } word;
-
-struct rg_frame {
-    int32_t word, rank;
-    int64_t jobs; /* of LEAVE */
-    char text[RG_GROUP_TEXT];
-};
-
 static const double beat_seconds = 0.5;
 
 /* ---- sending ---- */
-
-/* Never waits: what a rank that hangs does not read is dropped. */
-static void send_to(const rg_connection *c, const rg_frame *frame)
-{
-    if (c->socket >= 0)
-        (void)!send(c->socket, frame, sizeof *frame, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
 
 /* To all with a connection but rank `except`. */
 static void send_frame(rg_heartbeat *h, const rg_frame *frame, int32_t except)
@@ -43,8 +28,16 @@ static void send_frame(rg_heartbeat *h, const rg_frame *frame, int32_t except)
     pthread_mutex_lock(&h->lock);
     for (int32_t i = 0; i < h->count && h->connections != NULL; i++) {
         if (h->connections[i].rank != except)
-            send_to(&h->connections[i], frame);
+            rg_connection_send(&h->connections[i], frame);
     }
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void flush_all(rg_heartbeat *h)
+{
+    pthread_mutex_lock(&h->lock);
+    for (int32_t i = 0; i < h->count; i++)
+        rg_connection_flush(&h->connections[i]);
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -62,7 +55,7 @@ static void lose(rg_heartbeat *h, int32_t rank, const char *sentence)
 {
     rg_group *group = h->group;
     if (group->rank == 0)
-        send_all(h, FAIL, rank, sentence, rank);
+        send_all(h, RG_FAIL, rank, sentence, rank);
     rg_group_lose(group, sentence);
 }
 
@@ -116,13 +109,13 @@ static void take_frame(rg_heartbeat *h, rg_connection *c)
     frame->text[sizeof frame->text - 1] = 0;
     const double now = rg_seconds(), silence = now - c->seen;
     c->seen = now;
-    if (frame->word == BYE)
+    if (frame->word == RG_BYE)
         c->has_left = true;
-    else if (frame->word == LEAVE)
+    else if (frame->word == RG_LEAVE)
         take_leave(h, frame);
-    else if (frame->word == FAIL && silence > h->group->desc.timeout / 2)
+    else if (frame->word == RG_FAIL && silence > h->group->desc.timeout / 2)
         lose_silent(h, c, silence); /* others have ended because this one was stopped */
-    else if (frame->word == FAIL)
+    else if (frame->word == RG_FAIL)
         lose(h, frame->rank, frame->text);
 }
 
@@ -175,9 +168,10 @@ static void *thread_main(void *context)
                 receive(h, &h->connections[i]);
         }
         if (now - sent >= beat_seconds) {
-            send_all(h, BEAT, h->group->rank, "", -1);
+            send_all(h, RG_BEAT, h->group->rank, "", -1);
             sent = now;
         }
+        flush_all(h);
         check_silence(h, now);
     }
     return NULL;
@@ -235,7 +229,7 @@ void rg_heartbeat_end(rg_group *group)
     if (h->has_thread) {
         pthread_join(h->thread, NULL);
         if (!group->is_lost)
-            send_all(h, BYE, group->rank, "", -1);
+            send_all(h, RG_BYE, group->rank, "", -1);
     }
     for (size_t i = 0; h->connections != NULL && i < count; i++) {
         if (h->connections[i].socket >= 0)
@@ -257,13 +251,13 @@ void rg_heartbeat_fail(rg_group *group, const char *why)
              why);
     if (group->heartbeat == NULL)
         return;
-    send_all(group->heartbeat, FAIL, group->rank, sentence, -1);
+    send_all(group->heartbeat, RG_FAIL, group->rank, sentence, -1);
     nanosleep(&moment, NULL);
 }
 
 void rg_heartbeat_leave(rg_group *group, int64_t jobs)
 {
-    const rg_frame frame = { .word = LEAVE, .rank = group->rank, .jobs = jobs };
+    const rg_frame frame = { .word = RG_LEAVE, .rank = group->rank, .jobs = jobs };
     if (group->heartbeat != NULL)
         send_frame(group->heartbeat, &frame, -1);
 }

@@ -10,8 +10,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -20,17 +18,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ADDRESSES = 16, SECRET = 16, START_SECONDS = 8, CONNECT_MILLISECONDS = 3000 };
-
-/* An address of IPv6, or one of IPv4 as IPv6 writes it, ::ffff:a.b.c.d. */
-typedef struct in6_addr rg_address;
+enum { SECRET = 16 };
 
 /* What rank 0 tells. */
 typedef struct beacon {
     int32_t count; /* of addresses; 0: rank 0 could not listen */
     uint16_t port; /* in network order */
     unsigned char secret[SECRET];
-    rg_address addresses[ADDRESSES];
+    rg_address addresses[RG_ADDRESSES];
 } beacon;
 
 /* What others say first. */
@@ -42,62 +37,6 @@ typedef struct hello {
 static bool is_one_machine(const rg_group *group)
 {
     return group->local_size == group->size;
-}
-
-/* ---- addresses ---- */
-
-static rg_address mapped_ipv4(struct in_addr address)
-{
-    rg_address p = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
-    memcpy(&p.s6_addr[12], &address, sizeof address);
-    return p;
-}
-
-/* A socket of the family of an address, and that address with a port for bind() and connect(). */
-static int make_socket(const rg_address *where, uint16_t port, struct sockaddr_storage *address,
-                       socklen_t *size)
-{
-    struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = port };
-    const struct sockaddr_in6 six = { .sin6_family = AF_INET6,
-                                      .sin6_port = port,
-                                      .sin6_addr = *where };
-    const bool is_four = IN6_IS_ADDR_V4MAPPED(where);
-    memcpy(&four.sin_addr, &where->s6_addr[12], sizeof four.sin_addr);
-    *size = is_four ? sizeof four : sizeof six;
-    memcpy(address, is_four ? (const void *)&four : &six, *size);
-    return socket(is_four ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-}
-
-/* Those that mean something on other machines; an address of a link does not. */
-static bool take_address(const struct ifaddrs *i, rg_address *to)
-{
-    struct sockaddr_in four;
-    struct sockaddr_in6 six;
-    if (i->ifa_addr == NULL || (i->ifa_flags & IFF_LOOPBACK) != 0 || (i->ifa_flags & IFF_UP) == 0)
-        return false;
-    if (i->ifa_addr->sa_family == AF_INET) {
-        memcpy(&four, i->ifa_addr, sizeof four);
-        *to = mapped_ipv4(four.sin_addr);
-        return true;
-    }
-    if (i->ifa_addr->sa_family != AF_INET6)
-        return false;
-    memcpy(&six, i->ifa_addr, sizeof six);
-    *to = six.sin6_addr;
-    return !IN6_IS_ADDR_LINKLOCAL(to);
-}
-
-/* The addresses of this machine by which others may reach it. */
-static int32_t list_addresses(rg_address to[ADDRESSES])
-{
-    struct ifaddrs *list;
-    int32_t count = 0;
-    if (getifaddrs(&list) != 0)
-        return 0;
-    for (const struct ifaddrs *i = list; i != NULL && count < ADDRESSES; i = i->ifa_next)
-        count += take_address(i, &to[count]);
-    freeifaddrs(list);
-    return count;
 }
 
 /* ---- rank 0 ---- */
@@ -119,7 +58,7 @@ static int listen_at(const rg_address *where, int32_t ranks, uint16_t *port)
     struct sockaddr_storage address;
     struct sockaddr_in6 got;
     socklen_t size;
-    const int no = 0, listening = make_socket(where, 0, &address, &size);
+    const int no = 0, listening = rg_address_socket(where, 0, &address, &size);
     if (listening < 0)
         return -1;
     if (IN6_IS_ADDR_UNSPECIFIED(where)) /* for IPv4 as well */
@@ -138,8 +77,8 @@ static int listen_for(const rg_group *group, beacon *b)
 {
     const bool local = is_one_machine(group);
     const struct in_addr loopback = { htonl(INADDR_LOOPBACK) }, any = { htonl(INADDR_ANY) };
-    const rg_address candidates[2] = { local ? mapped_ipv4(loopback) : in6addr_any,
-                                       local ? in6addr_loopback : mapped_ipv4(any) };
+    const rg_address candidates[2] = { local ? rg_address_of_ipv4(loopback) : in6addr_any,
+                                       local ? in6addr_loopback : rg_address_of_ipv4(any) };
     int listening = -1;
     allow_sockets(group->size);
     if (getrandom(b->secret, SECRET, 0) != SECRET)
@@ -149,7 +88,7 @@ static int listen_for(const rg_group *group, beacon *b)
         b->addresses[0] = candidates[i];
     }
     if (listening >= 0)
-        b->count = local ? 1 : list_addresses(b->addresses);
+        b->count = local ? 1 : rg_addresses_list(b->addresses);
     return listening;
 }
 
@@ -173,16 +112,17 @@ static bool welcome(rg_heartbeat *h, int socket, const beacon *b)
         return false;
     h->connections[said.rank - 1].socket = socket;
     h->connections[said.rank - 1].rank = said.rank;
+    const char welcome_word = 1;
+    (void)!send(socket, &welcome_word, 1, MSG_NOSIGNAL); /* of several tries this one counts */
     return true;
 }
 
 static rg_status accept_all(rg_heartbeat *h, int listening, const beacon *b)
 {
-    const double until = rg_seconds() + START_SECONDS;
     int32_t left = h->count;
     while (left > 0) {
         struct pollfd p = { .fd = listening, .events = POLLIN };
-        RG_CHECK(!h->group->is_lost && rg_seconds() < until, RG_IO,
+        RG_CHECK(!h->group->is_lost && rg_seconds() < h->group->deadline, RG_IO,
                  "%d of %d ranks could not connect to rank 0 on %s for heartbeats; a firewall "
                  "between the machines?",
                  left, h->group->size, h->group->host);
@@ -199,35 +139,104 @@ static rg_status accept_all(rg_heartbeat *h, int listening, const beacon *b)
 
 /* ---- the others ---- */
 
-static bool connect_to(rg_heartbeat *h, const beacon *b, const rg_address *where)
+/* A connection that is tried, beside others. */
+typedef struct attempt {
+    int socket; /* -1: it has failed */
+    bool said;  /* the hello */
+} attempt;
+
+static void give_up(attempt *a)
+{
+    if (a->socket >= 0)
+        close(a->socket);
+    a->socket = -1;
+}
+
+static void begin_attempt(attempt *a, const beacon *b, const rg_address *where)
 {
     struct sockaddr_storage address;
     socklen_t size;
-    hello word = { .rank = h->group->rank };
-    memcpy(word.secret, b->secret, SECRET);
-    const int made = make_socket(where, b->port, &address, &size);
-    if (made < 0)
-        return false;
-    set_timeout(made, CONNECT_MILLISECONDS);
-    if (connect(made, (struct sockaddr *)&address, size) != 0 ||
-        send(made, &word, sizeof word, MSG_NOSIGNAL) != (ssize_t)sizeof word) {
-        close(made);
+    a->said = false;
+    a->socket = rg_address_socket(where, b->port, &address, &size);
+    if (a->socket < 0)
+        return;
+    (void)fcntl(a->socket, F_SETFL, O_NONBLOCK);
+    if (connect(a->socket, (struct sockaddr *)&address, size) != 0 && errno != EINPROGRESS)
+        give_up(a);
+}
+
+/* Says hello once it is connected, then reads the welcome: whether it is there. */
+static bool go_on(attempt *a, const hello *word)
+{
+    int error = 0;
+    char welcome_word;
+    socklen_t size = sizeof error;
+    if (!a->said) {
+        const bool connected =
+            getsockopt(a->socket, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+        a->said =
+            connected && send(a->socket, word, sizeof *word, MSG_NOSIGNAL) == (ssize_t)sizeof *word;
+        errno = error != 0 ? error : errno;
+        if (!a->said)
+            give_up(a);
         return false;
     }
-    h->connections[0].socket = made;
-    h->connections[0].rank = 0;
-    return true;
+    const ssize_t got = recv(a->socket, &welcome_word, 1, MSG_DONTWAIT);
+    if (got == 1)
+        return true;
+    if (got == 0 || (errno != EAGAIN && errno != EINTR))
+        give_up(a);
+    return false;
+}
+
+/* All addresses at the same time: one that answers nothing takes no time of the others. -1: none
+ * works; errno says why the last one does not. */
+static int connect_first(const rg_group *group, const beacon *b, const hello *word)
+{
+    attempt attempts[RG_ADDRESSES];
+    int found = -1;
+    bool any = true;
+    for (int32_t i = 0; i < b->count; i++)
+        begin_attempt(&attempts[i], b, &b->addresses[i]);
+    while (found < 0 && any && rg_seconds() < group->deadline && !group->is_lost) {
+        struct pollfd polls[RG_ADDRESSES];
+        any = false;
+        for (int32_t i = 0; i < b->count; i++) {
+            const attempt *a = &attempts[i];
+            polls[i] = (struct pollfd){ .fd = a->socket, .events = a->said ? POLLIN : POLLOUT };
+            any = any || a->socket >= 0;
+        }
+        if (poll(polls, (nfds_t)b->count, 200) <= 0) {
+            errno = ETIMEDOUT;
+            continue;
+        }
+        for (int32_t i = 0; i < b->count && found < 0; i++) {
+            if (polls[i].revents != 0 && go_on(&attempts[i], word)) {
+                found = attempts[i].socket;
+                attempts[i].socket = -1;
+            }
+        }
+    }
+    const int why = errno;
+    for (int32_t i = 0; i < b->count; i++)
+        give_up(&attempts[i]);
+    errno = why;
+    return found;
 }
 
 static rg_status connect_any(rg_heartbeat *h, const beacon *b)
 {
-    bool connected = false;
-    for (int32_t i = 0; i < b->count && !connected; i++)
-        connected = connect_to(h, b, &b->addresses[i]);
-    RG_CHECK(connected, RG_IO,
+    hello word = { .rank = h->group->rank };
+    memcpy(word.secret, b->secret, SECRET);
+    const int found = connect_first(h->group, b, &word);
+    RG_CHECK(found >= 0, RG_IO,
              "rank %d on %s cannot connect to rank 0 on %s for heartbeats: %s; a firewall between "
-             "the machines?",
+             "the machines? RG_INTERFACES names the network interfaces of rank 0 to use",
              h->group->rank, h->group->host, h->group->hosts[0], strerror(errno));
+    const int yes = 1;
+    setsockopt(found, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    h->connections[0].socket = found;
+    h->connections[0].rank = 0;
     return RG_OK;
 }
 

@@ -60,11 +60,11 @@ static rg_status check_group(rg_group *group)
     return RG_OK;
 }
 
-static rg_status complete(rg_group *group, rg_mpi_request *request)
+static rg_status complete(rg_group *group, rg_mpi_request *request, int *bytes)
 {
     for (int64_t tests = 0;; tests++) {
         int done = 0;
-        const int error = group->mpi->test(request, &done);
+        const int error = group->mpi->test(request, &done, bytes);
         if (error != 0)
             return mpi_failed(group, error);
         if (done)
@@ -79,25 +79,47 @@ static size_t piece_of(size_t bytes, size_t at)
     return at >= bytes ? 0 : bytes - at < PIECE ? bytes - at : PIECE;
 }
 
+/* NULL stays NULL. */
+static void *place(const void *data, size_t at)
+{
+    return data != NULL ? (char *)(uintptr_t)data + at : NULL;
+}
+
+/* A message of another size belongs to another call. */
+static rg_status complete_receive(rg_group *group, rg_mpi_request *request, int32_t from,
+                                  size_t bytes)
+{
+    int got = -1;
+    RG_TRY(complete(group, request, &got));
+    RG_CHECK(got == (int)bytes, RG_INVALID_ARGUMENT,
+             "rank %d waits for %zu bytes, but rank %d has sent %d: collective functions must be "
+             "called by all ranks in the same order and with the same sizes",
+             group->rank, bytes, from, got);
+    return RG_OK;
+}
+
+/* With a peer there is a message, perhaps an empty one: sizes that differ are found. */
 rg_status rg_group_exchange(rg_group *group, int32_t to, const void *data, size_t bytes,
                             int32_t from, void *result, size_t result_bytes)
 {
     const size_t most = bytes > result_bytes ? bytes : result_bytes;
     RG_TRY(check_group(group)); /* messages of a group that is lost may still point to memory */
-    for (size_t at = 0; at < most; at += PIECE) {
+    for (size_t at = 0; at == 0 || at < most; at += PIECE) {
         const size_t out = piece_of(bytes, at), in = piece_of(result_bytes, at);
+        const bool receives = from >= 0 && (at == 0 || in > 0);
+        const bool sends = to >= 0 && (at == 0 || out > 0);
         rg_mpi_request sent, received;
         int error = 0;
-        if (in > 0)
-            error = group->mpi->receive((char *)result + at, (int)in, from, group->tag, &received);
-        if (error == 0 && out > 0)
-            error = group->mpi->send((const char *)data + at, (int)out, to, group->tag, &sent);
+        if (receives)
+            error = group->mpi->receive(place(result, at), (int)in, from, group->tag, &received);
+        if (error == 0 && sends)
+            error = group->mpi->send(place(data, at), (int)out, to, group->tag, &sent);
         if (error != 0)
             return mpi_failed(group, error);
-        if (in > 0)
-            RG_TRY(complete(group, &received));
-        if (out > 0)
-            RG_TRY(complete(group, &sent));
+        if (receives)
+            RG_TRY(complete_receive(group, &received, from, in));
+        if (sends)
+            RG_TRY(complete(group, &sent, NULL));
         group->bytes += (int64_t)out;
     }
     return RG_OK;
@@ -187,7 +209,7 @@ rg_status rg_job_sum_fast(rg_group *group, rg_group_job *job)
                                           job->dtype == RG_F64, &request);
         if (error != 0)
             return mpi_failed(group, error);
-        RG_TRY(complete(group, &request));
+        RG_TRY(complete(group, &request, NULL));
     }
     group->bytes += job->count * (int64_t)element * 2 * (group->size - 1) / group->size;
     return RG_OK;

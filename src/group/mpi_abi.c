@@ -17,6 +17,7 @@ static void *const comm_world = (void *)0x101, *const byte = (void *)0x247,
 /* The functions, once a library is open: a process has one MPI. */
 static struct {
     int (*abi_version)(int *major, int *minor);
+    int (*initialized)(int *flag);
     int (*init_thread)(int *argc, char ***argv, int required, int *provided);
     int (*set_errhandler)(void *comm, void *handler);
     int (*comm_rank)(void *comm, int *rank);
@@ -27,6 +28,7 @@ static struct {
     int (*iallreduce)(const void *from, void *to, int count, void *type, void *op, void *comm,
                       void **request);
     int (*test)(void **request, int *done, void *status);
+    int (*get_count)(const void *status, void *type, int *count);
     int (*library_version)(char *text, int *length);
     int (*error_string)(int error, char *text, int *length);
     int (*finalize)(void);
@@ -34,10 +36,15 @@ static struct {
 
 static int start(int *rank, int *size)
 {
-    int provided;
+    int provided, started = 0;
+    mpi.initialized(&started); /* true also after its end */
+    if (started)
+        return RG_MPI_STARTED_BEFORE;
     const int error = mpi.init_thread(NULL, NULL, FUNNELED, &provided);
     if (error != 0)
         return error;
+    if (provided < FUNNELED)
+        return RG_MPI_ONE_THREAD;
     mpi.set_errhandler(comm_world, errors_return);
     mpi.comm_rank(comm_world, rank);
     return mpi.comm_size(comm_world, size);
@@ -59,9 +66,11 @@ static int sum(void *elements, int count, int are_doubles, rg_mpi_request *reque
                           comm_world, &request->words[0]);
 }
 
-static int test(rg_mpi_request *request, int *done)
+static int test(rg_mpi_request *request, int *done, int *bytes)
 {
-    return mpi.test(&request->words[0], done, NULL);
+    int status[8]; /* MPI_Status */
+    const int error = mpi.test(&request->words[0], done, status);
+    return error == 0 && *done && bytes != NULL ? mpi.get_count(status, byte, bytes) : error;
 }
 
 static void describe(char text[256])
@@ -96,6 +105,7 @@ const rg_mpi_table *rg_mpi_abi_table(void *library)
         void *to;
     } names[] = {
         { "MPI_Abi_get_version", &mpi.abi_version },
+        { "MPI_Initialized", &mpi.initialized },
         { "MPI_Init_thread", &mpi.init_thread },
         { "MPI_Comm_set_errhandler", &mpi.set_errhandler },
         { "MPI_Comm_rank", &mpi.comm_rank },
@@ -104,6 +114,7 @@ const rg_mpi_table *rg_mpi_abi_table(void *library)
         { "MPI_Irecv", &mpi.irecv },
         { "MPI_Iallreduce", &mpi.iallreduce },
         { "MPI_Test", &mpi.test },
+        { "MPI_Get_count", &mpi.get_count },
         { "MPI_Get_library_version", &mpi.library_version },
         { "MPI_Error_string", &mpi.error_string },
         { "MPI_Finalize", &mpi.finalize },

@@ -7,9 +7,9 @@
  *      "openmpi", "mpich"  the library that was built for it, retrograde-<name>.so: in the folder
  * of libretrograde_train or of the program, or in a folder retrograde beside of the latter
  *
- *  Without a choice, Open MPI for its own launcher. MPICH and its relatives are started alike: a
- *  library with the standard ABI beside the launcher, then one in the path of the loader, then
- *  MPICH. */
+ *  Without a choice, Open MPI for its own launcher, then the standard ABI. MPICH and its relatives
+ *  are started alike: a library with the standard ABI beside the launcher, then one in the path of
+ * the loader, then MPICH. */
 #include "group/group_parts.h"
 
 #include <dlfcn.h>
@@ -136,10 +136,11 @@ static const rg_mpi_table *open_asked(const char *asked)
 
 static const rg_mpi_table *open_fitting(const rg_launcher *launcher)
 {
-    const rg_mpi_table *table = NULL;
-    if (strcmp(launcher->name, "Open MPI") == 0)
-        return open_shim("openmpi");
-    table = open_any_abi();
+    const bool open_mpi = strcmp(launcher->name, "Open MPI") == 0;
+    const rg_mpi_table *table = open_mpi ? open_shim("openmpi") : NULL;
+    table = table != NULL ? table : open_any_abi();
+    if (open_mpi) /* MPICH's does not know its ranks */
+        return table;
     table = table != NULL ? table : open_shim("mpich");
     return table != NULL ? table : open_shim("openmpi");
 }

@@ -12,10 +12,15 @@ _Static_assert(sizeof(MPI_Request) <= sizeof(rg_mpi_request), "a request fits");
 
 static int start(int *rank, int *size)
 {
-    int provided;
+    int provided, started = 0;
+    MPI_Initialized(&started); /* true also after its end */
+    if (started)
+        return RG_MPI_STARTED_BEFORE;
     const int error = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
     if (error != MPI_SUCCESS)
         return error;
+    if (provided < MPI_THREAD_FUNNELED)
+        return RG_MPI_ONE_THREAD;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, rank);
     return MPI_Comm_size(MPI_COMM_WORLD, size);
@@ -47,13 +52,15 @@ static int sum(void *elements, int count, int are_doubles, rg_mpi_request *reque
     return error;
 }
 
-static int test(rg_mpi_request *request, int *done)
+static int test(rg_mpi_request *request, int *done, int *bytes)
 {
     MPI_Request r;
+    MPI_Status status;
     memcpy(&r, request, sizeof r);
-    const int error = MPI_Test(&r, done, MPI_STATUS_IGNORE);
+    const int error = MPI_Test(&r, done, &status);
     memcpy(request, &r, sizeof r);
-    return error;
+    return error == MPI_SUCCESS && *done && bytes != NULL ? MPI_Get_count(&status, MPI_BYTE, bytes)
+                                                          : error;
 }
 
 static void describe(char text[256])

@@ -6,7 +6,13 @@
 #ifndef RG_GROUP_MPI_TABLE_H
 #define RG_GROUP_MPI_TABLE_H
 
-enum { RG_MPI_TABLE = 3 }; /* its version */
+enum { RG_MPI_TABLE = 4 }; /* its version */
+
+/* Errors of `start`, beside those of the library. */
+enum {
+    RG_MPI_STARTED_BEFORE = -1, /* by somebody else, or it has ended */
+    RG_MPI_ONE_THREAD = -2      /* it allows no thread but the main one */
+};
 
 /* A message under way: a handle of the library, whatever its size. */
 typedef struct rg_mpi_request {
@@ -21,7 +27,8 @@ typedef struct rg_mpi_table {
     int (*receive)(void *data, int bytes, int from, int tag, rg_mpi_request *request);
     /* Sums over all ranks, in place, in the order of the library. */
     int (*sum)(void *elements, int count, int are_doubles, rg_mpi_request *request);
-    int (*test)(rg_mpi_request *request, int *done);
+    /* *bytes: what has come, once a message is received; NULL for other requests. */
+    int (*test)(rg_mpi_request *request, int *done, int *bytes);
     void (*describe)(char text[256]);
     void (*error_text)(int error, char text[256]);
     int (*finish)(void);
