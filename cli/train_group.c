@@ -10,13 +10,13 @@
 #include <unistd.h>
 
 /* Under a launcher a batch has 8 parts, so that 1, 2, 4 and 8 ranks have the same bits; fewer if it
- * has fewer images. */
+ * has fewer images, and at least one for each rank. */
 static int64_t default_micro_batches(const rg_group_info *info, int64_t batch)
 {
     int64_t parts = info->launched ? 8 : 1;
     while (parts > batch && parts > 1)
         parts /= 2;
-    return parts;
+    return parts > info->size ? parts : info->size;
 }
 
 /* On a thread of the group, while others compute or wait: nothing of them can be trusted to come to
@@ -73,12 +73,15 @@ static rg_status share_machine(rg_train_request *q, const rg_group *group)
     return RG_OK;
 }
 
-/* When training ends is decided by each rank: one that ends earlier would let others wait. */
-static rg_status agree_on_end(const rg_train_request *q, rg_group *group)
+/* When training ends is decided by each rank: one that ends earlier would let others wait, and so
+ * would one that reads no weights. */
+static rg_status agree_on_request(const rg_train_request *q, rg_group *group)
 {
     const int64_t ends[] = { q->epochs, q->stop, q->patience };
-    return rg_group_agree(group, "an end of training (--epochs, --stop or --patience)", ends,
-                          sizeof ends);
+    const char weights = q->weights[0] != 0; /* what is in the file is compared once it is read */
+    RG_PASS(rg_group_agree(group, "an end of training (--epochs, --stop or --patience)", ends,
+                           sizeof ends));
+    return rg_group_agree(group, "a choice of first weights (--weights)", &weights, 1);
 }
 
 rg_status rg_train_group_open(rg_train_request *q, rg_group **group)
@@ -90,7 +93,7 @@ rg_status rg_train_group_open(rg_train_request *q, rg_group **group)
     desc.lost = on_loss;
     desc.context = group;
     RG_PASS(rg_group_create(&desc, group));
-    RG_PASS(agree_on_end(q, *group));
+    RG_PASS(agree_on_request(q, *group));
     return share_machine(q, *group);
 }
 

@@ -102,7 +102,7 @@ static size_t step_options(rg_train_request *q, rg_option *table)
           "accumulate gradients over N batches per step (default 1)" },
         { "micro-batches", RG_OPTION_COUNT, &q->micro_batches, "N",
           "split each batch into N parts, a power of two, and sum their gradients in a fixed order "
-          "(default 1; 8 under mpirun or srun)" },
+          "(default 1; under mpirun or srun 8, or the number of ranks if there are more)" },
         { "fast", RG_OPTION_FLAG, &q->fast, NULL,
           "with mpirun or srun: sum over ranks in the order that MPI or NCCL chooses; the bits then "
           "depend on the number of ranks" },

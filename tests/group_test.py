@@ -123,10 +123,41 @@ class Groups(Case):
         for launcher in LAUNCHERS:
             for ranks, leaver in ((2, 1), (4, 0), (4, 3)):
                 began = time.monotonic()
-                _, output = run(launcher, ranks, GROUP_TEST, str(leaver))
+                _, output = run(launcher, ranks, GROUP_TEST, "leave", str(leaver))
                 self.assertLess(time.monotonic() - began, 20, output)
                 self.assertNotIn("a sum without all ranks", output)
                 self.assertRegex(output, f"told: .*rank {leaver} on [^ ]+ has left the group, while rank [0-3] waits")
+
+    def test_failing(self):
+        """A rank whose part of a sum fails, and sums of two sizes: the others neither wait for ever nor take other data."""
+        for launcher in LAUNCHERS:
+            for ranks, who in ((2, 1), (2, 0), (4, 2)):
+                began = time.monotonic()
+                _, output = run(launcher, ranks, GROUP_TEST, "fail", str(who))
+                self.assertIn(f"rank {who} on ", output)
+                self.assertIn("has failed: out of memory", output)
+                _, output = run(launcher, ranks, GROUP_TEST, "differ", str(who))
+                self.assertNotIn("a sum of two sizes", output)
+                self.assertIn("told: ", output)
+                self.assertLess(time.monotonic() - began, 20, output)
+
+    def test_end(self):
+        """A rank that hangs while MPI ends, when there are no heartbeats any more."""
+        for launcher in LAUNCHERS:
+            if launcher == "abi":
+                continue  # its functions are found by the library, not by their names
+            began = time.monotonic()
+            code, output = run(launcher, 2, GROUP_TEST, "stall", "1")
+            self.assertLess(time.monotonic() - began, 20, output)
+            self.assertNotEqual(code, 0)
+            self.assertIn("told: rank 0 has waited for the end of MPI for 8 seconds: another rank hangs", output)
+            self.assertIn("told: the group is gone", output)
+
+    def test_late(self):
+        """A rank that comes after 10 seconds, for which the others wait as long as they are told."""
+        for launcher in LAUNCHERS:
+            output = self.succeeds(launcher, 2, GROUP_TEST, "late", "1")
+            self.assertEqual(output.count(" 0 failed"), 2, output)
 
     def test_ipv6(self):
         """A machine that has no address of IPv4, in a name space of its own; Open MPI itself needs one."""
@@ -154,11 +185,19 @@ class SameBits(Case):
         """One process, and 1, 2, 4 ranks; batches of 60 out of 205 images, in parts of 8."""
         subprocess.run(self.words("alone", "--micro-batches", "8"), check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
         for launcher in LAUNCHERS:
-            for ranks in (1, 2, 4):
+            for ranks in (1, 2, 4, 8):
                 out = f"{launcher}{ranks}"
                 output = self.succeeds(launcher, ranks, *self.words(out))
                 self.assertEqual(read(self.checkpoint("alone")), read(self.checkpoint(out)), out)
                 self.assertEqual(output.count("test accuracy"), 1, output)
+
+    def test_many(self):
+        """More ranks than parts by default: each has one."""
+        words = ("--epochs", "1", "--batch", "64")
+        subprocess.run(self.words("alone", *words, "--micro-batches", "16"), check=True, stdout=subprocess.DEVNULL,
+                       env=ENVIRONMENT)  # fmt: skip
+        self.succeeds(next(iter(LAUNCHERS)), 16, *self.words("ranks", *words))
+        self.assertEqual(read(self.checkpoint("alone")), read(self.checkpoint("ranks")))
 
     def test_synchronised(self):
         """Batch norm by the statistics of the whole batch: the same bits on any number of ranks, also of empty parts."""
@@ -212,9 +251,9 @@ class OneGPU(Case):
 
 
 class Refused(Case):
-    def refused(self, sentence, script, **options):
+    def refused(self, sentence, script, *more, **options):
         launcher = next(iter(LAUNCHERS))
-        code, output = run(launcher, 2, "sh", "-c", script, "sh", *self.words("refused"), **options)
+        code, output = run(launcher, 2, "sh", "-c", script, "sh", *self.words("refused", *more), **options)
         self.assertNotEqual(code, 0, output)
         self.assertIn(sentence, output)
         self.assertFalse(os.path.exists(self.checkpoint("refused")))
@@ -234,6 +273,15 @@ class Refused(Case):
                             ("--data /no/such/data", "rank 1")):  # fmt: skip
             with self.subTest(words):
                 self.refused(what, self.other(words))
+
+    def test_weights(self):
+        """First weights that one rank does not have, or that differ."""
+        for out, seed in (("first", "1"), ("second", "2")):
+            subprocess.run(self.words(out, "--epochs", "1", "--seed", seed), check=True, stdout=subprocess.DEVNULL,
+                           env=ENVIRONMENT)  # fmt: skip
+        first, second = f"--weights {self.checkpoint('first')}", f"--weights {self.checkpoint('second')}"
+        self.refused("has a choice of first weights (--weights) that is not that of rank 0", self.other(first))
+        self.refused("has a set of first weights that is not that of rank 0", self.other(second), *first.split())
 
     def test_too_few_parts(self):
         launcher = next(iter(LAUNCHERS))

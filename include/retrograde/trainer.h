@@ -174,7 +174,8 @@ typedef void rg_weights_say(void *context, const char *sentence);
  * and "label.running_var". Dtypes are converted. `say`, unless NULL, receives the names of
  * parameters that the file lacks, and of tensors that no parameter has. RG_MALFORMED if a shape is
  * another one, if an element is not finite, or if no name is found; RG_INVALID_STATE if training
- * has begun.
+ * has begun. In a group all ranks call it: RG_INVALID_ARGUMENT on all of them where one has taken
+ * other weights than rank 0.
  */
 RG_API rg_status rg_trainer_load_weights(rg_trainer *trainer, const char *path, rg_weights_say *say,
                                          void *context);

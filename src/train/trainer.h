@@ -50,6 +50,9 @@ void rg_trainer_part(const rg_trainer *trainer, rg_loader_desc *desc);
 /* Checks that all ranks train the same, and gives them the parameters of rank 0. */
 rg_status rg_trainer_join(rg_trainer *trainer, const rg_dataset *set);
 
+/* Checks that all ranks have the same parameters. */
+rg_status rg_trainer_agree_on_weights(rg_trainer *trainer);
+
 /* ---- trainer_set.c ---- */
 
 /* Fills in the state: what it keeps of a data set, and what a model says without one. */

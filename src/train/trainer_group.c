@@ -4,10 +4,13 @@
 #include "train/dataset.h"
 #include "train/trainer.h"
 
+#include "backend/cpu/bf16_unit.h"
 #include "core/memory.h"
 #include "files/tensor_pieces.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
@@ -81,11 +84,16 @@ static rg_status agree_on_options(rg_trainer *t)
     return status;
 }
 
-/* Kernels of another instruction set round differently, and parameters would drift apart. */
+/* Kernels of another instruction set round differently, and parameters would drift apart. So do
+ * units for pairs of bf16, which AVX-512 may have beside it. */
 static rg_status agree_on_device(rg_trainer *t)
 {
     const char *isa = rg_device_isa(t->device);
-    return agree_on_text(t, "an instruction set", isa != NULL ? isa : "");
+    const bool pairs = isa != NULL && strcmp(isa, "avx512") == 0 && t->desc.dtype == RG_BF16;
+    char unit[32];
+    RG_TRY(agree_on_text(t, "an instruction set", isa != NULL ? isa : ""));
+    snprintf(unit, sizeof unit, "%s", pairs ? rg_bf16_unit_name(rg_bf16_unit()) : "");
+    return agree_on_text(t, "a unit for products of bf16 (AMX or AVX512-BF16)", unit);
 }
 
 static rg_status agree_on_position(rg_trainer *t)
@@ -127,6 +135,29 @@ static rg_status broadcast_parameters(rg_trainer *t)
         RG_TRY(rg_stepper_parameter(t->stepper, i, &name, &tensor));
     }
     return RG_OK;
+}
+
+/* Ranks that were given other weights. */
+rg_status rg_trainer_agree_on_weights(rg_trainer *t)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    const char *name;
+    rg_tensor *tensor;
+    if (rg_group_size(t->desc.group) == 1)
+        return RG_OK;
+    RG_TRY(rg_stepper_parameter(t->stepper, 0, &name, &tensor));
+    for (int32_t i = 1; name != NULL; i++) {
+        const size_t bytes = rg_tensor_bytes(tensor);
+        void *staging;
+        RG_TRY(rg_allocate(allocator, bytes, &staging));
+        const rg_status status = rg_tensor_read(tensor, staging, bytes, RG_LAYOUT_SAME);
+        if (status == RG_OK)
+            hash = add_bytes(hash, staging, bytes);
+        rg_release(allocator, staging, bytes);
+        RG_TRY(status);
+        RG_TRY(rg_stepper_parameter(t->stepper, i, &name, &tensor));
+    }
+    return rg_group_agree(t->desc.group, "a set of first weights", &hash, sizeof hash);
 }
 
 rg_status rg_trainer_join(rg_trainer *t, const rg_dataset *set)

@@ -253,5 +253,6 @@ rg_status rg_trainer_load_weights(rg_trainer *trainer, const char *path, rg_weig
     RG_CHECK_NOT_NULL(path);
     RG_CHECK(trainer->loader != NULL && rg_stepper_batches(trainer->stepper) == 0, RG_INVALID_STATE,
              "rg_trainer_load_weights: weights are loaded before training begins");
-    return rg_trainer_read_weights(trainer, path, false, say, context);
+    RG_TRY(rg_trainer_read_weights(trainer, path, false, say, context));
+    return rg_trainer_agree_on_weights(trainer);
 }
