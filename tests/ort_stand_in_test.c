@@ -436,8 +436,6 @@ static void test_attribute_types(void)
         ort_context c = { .allocate = allocate };
         ort_status *status = stand_in_run(find_any(cases[i].op, ORT_FLOAT), &info, &c);
         EXPECT(status != NULL && strstr(status->text, cases[i].text) != NULL);
-        if (status != NULL && strstr(status->text, cases[i].text) == NULL)
-            printf("%s\n", status->text);
         stand_in_release(status);
     }
 }
@@ -461,8 +459,6 @@ static void test_pool_shapes(void)
             run_as(n, &info, find_any(n->name, types[i / 8]), s, (const int[]){ -1, -1 }, &c);
         EXPECT(status == NULL && c.outputs[0].rank == 4 && c.outputs[0].dims[0] == s[0] &&
                c.outputs[0].dims[2] == s[2] && c.outputs[0].dims[3] == s[3]);
-        if (status != NULL)
-            printf("%s\n", status->text);
         stand_in_release(status);
         release(&c);
         info.shape = NULL; /* nobody knows it */

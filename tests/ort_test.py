@@ -27,17 +27,35 @@ TOLERANCE = {"f32": 1e-5, "f64": 1e-12, "f16": 2e-3, "bf16": 1e-2}  # of the lar
 DOMAINS = ("com.microsoft", "org.retrograde")
 
 
-def run_node(library, name, arrays, outputs, attributes, dtype, *, shape=None, domain=DOMAINS[0]):
+def run_node(library, name, arrays, outputs, attributes, dtype, *, shape=None, domain=DOMAINS[0], plain=(), wide=()):
     """A node with inputs of several types; a name of "" in `outputs` leaves that one out. The model says that results
-    have this shape."""
-    kinds = {np.dtype(np.int64): TensorProto.INT64, np.dtype(np.bool_): TensorProto.BOOL,
-             np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}
-    given = {f"i{k}": a for k, a in enumerate(arrays) if a is not None}
-    names = [f"i{k}" if a is not None else "" for k, a in enumerate(arrays)]
+    have this shape. Floating-point numbers have the dtype, but for inputs `plain` and results `wide`; bf16 goes in and
+    out as f32, through casts."""
+    kinds = {np.dtype(np.int64): TensorProto.INT64, np.dtype(np.int32): TensorProto.INT32, np.dtype(np.bool_): TensorProto.BOOL,
+             np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}  # fmt: skip
+    given, names, nodes, results, ends = {}, [], [], [], []
+    for k, a in enumerate(arrays):
+        names.append(f"i{k}" if a is not None else "")
+        if a is None:
+            continue
+        cast = a.dtype.kind == "f" and k not in plain
+        given[f"i{k}"] = a.astype(TYPES[dtype][1]) if cast else a
+        if cast and dtype == "bf16":
+            nodes.append(helper.make_node("Cast", [f"i{k}"], [f"i{k}c"], to=TensorProto.BFLOAT16))
+            names[k] += "c"
+    kinds[np.dtype(np.float16)] = TensorProto.FLOAT16
     inputs = [helper.make_tensor_value_info(n, kinds[a.dtype], a.shape) for n, a in given.items()]
-    results = [helper.make_tensor_value_info(o, TYPES[dtype][0], shape) for o in outputs if o]
-    node = helper.make_node(name, names, outputs, domain=domain, **attributes)
-    model = helper.make_model(helper.make_graph([node], "node", inputs, results), ir_version=9,
+    nodes.append(helper.make_node(name, names, outputs, domain=domain, **attributes))
+    for o in filter(None, outputs):
+        cast = dtype == "bf16" and o not in wide
+        if cast:
+            nodes.append(helper.make_node("Cast", [o], [o + "c"], to=TensorProto.FLOAT))
+        ends.append(o + "c" if cast else o)
+        kind = TensorProto.FLOAT if dtype == "bf16" or o in wide else TYPES[dtype][0]
+        results.append(helper.make_tensor_value_info(ends[-1], kind, shape))
+    known = [helper.make_tensor_value_info(o, TYPES[dtype][0], shape) for o in outputs if shape and o not in ends and o]
+    graph = helper.make_graph(nodes, "node", inputs, results, value_info=known)
+    model = helper.make_model(graph, ir_version=9,
                               opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(domain, 1)])
     options = ort.SessionOptions()
     options.log_severity_level = 4
@@ -145,6 +163,18 @@ class Failures:
             self.list.append(f"{what}: shape {got.shape}, not {want.shape}")
         elif want.size and not np.abs(got - want).max() <= TOLERANCE[dtype] * max(np.abs(want).max(), 1e-30):
             self.list.append(f"{what}: largest difference {np.abs(got - want).max()}")
+
+    def node(self, library, name, arrays, outputs, formula, attributes, **more):
+        """A node in all types beside its formula, which is given the numbers that elements of the type hold."""
+        wide = more.get("wide", ())
+        for dtype in TYPES:
+            stored = [as_stored(a, dtype) if a.dtype.kind == "f" and k not in more.get("plain", ()) else a
+                      for k, a in enumerate(arrays)]
+            want = [w for w, o in zip(formula(*stored), outputs) if o]
+            got = run_node(library, name, arrays, outputs, attributes, dtype, **more)
+            for o, g, w in zip(filter(None, outputs), got, want):
+                self.compare(f"{name} {o} {dtype} {attributes} {sorted(more)}", g.astype(float), w,
+                             "f32" if o in wide and dtype != "f64" else dtype)
 
     def expect(self, condition, what):
         self.runs += 1
@@ -273,14 +303,11 @@ def test_conv(library, failures, draw):
                  for d in range(2)]
         dy = draw.uniform(-1, 1, (2, 12, *sizes))
         attributes = {"strides": strides, "pads": pads, "dilations": dilations, "group": group, "kernel_shape": (3, 2)}
-        want = conv_gradient(dy, x, w, group, strides, pads, dilations)
-        for dtype in ("f32", "f64"):
-            arrays = [a.astype(TYPES[dtype][1]) for a in (dy, x, w)]
-            got = run_node(library, "ConvGrad", arrays, ["dX", "dW", "dB"], attributes, dtype)
-            for name, g, t in zip(("dX", "dW", "dB"), got, want):
-                failures.compare(f"ConvGrad {name} {dtype} {attributes}", g, t, dtype)
-            got = run_node(library, "ConvGrad", arrays, ["", "dW"], attributes, dtype)
-            failures.compare(f"ConvGrad dW alone {dtype}", got[0], want[1], dtype)
+
+        def formula(dy, x, w, more=(group, strides, pads, dilations)):
+            return conv_gradient(dy, x, w, *more)
+        failures.node(library, "ConvGrad", [dy, x, w], ["dX", "dW", "dB"], formula, attributes)
+        failures.node(library, "ConvGrad", [dy, x, w], ["", "dW"], formula, attributes)
 
 
 def test_pointwise_conv(library, failures, draw):
@@ -288,16 +315,13 @@ def test_pointwise_conv(library, failures, draw):
     for x_shape, outputs in (((3, 5, 7, 6), 4), ((2, 9, 17), 33), ((1, 1, 1, 1), 1)):
         x, w = draw.uniform(-1, 1, x_shape), draw.uniform(-1, 1, (outputs, x_shape[1]) + (1,) * (len(x_shape) - 2))
         dy = draw.uniform(-1, 1, x_shape[:1] + (outputs,) + x_shape[2:])
-        rows, images = dy.reshape(x_shape[0], outputs, -1), x.reshape(*x_shape[:2], -1)
-        flat = w.reshape(outputs, -1)
-        want = ((flat.T @ rows).reshape(x.shape), np.einsum("nop,nip->oi", rows, images).reshape(w.shape),
-                rows.sum((0, 2)))
-        for dtype in ("f32", "f64"):
-            arrays = [a.astype(TYPES[dtype][1]) for a in (dy, x, w)]
-            for names in (["dX", "dW", "dB"], ["", "dW"], ["dX"], ["", "", "dB"]):
-                got = run_node(library, "ConvGrad", arrays, names, {"kernel_shape": w.shape[2:]}, dtype)
-                for g, t in zip(got, [t for t, name in zip(want, names) if name]):
-                    failures.compare(f"ConvGrad 1x1 {x_shape} {names} {dtype}", g, t, dtype)
+
+        def formula(dy, x, w):
+            rows, images = dy.reshape(*dy.shape[:2], -1), x.reshape(*x.shape[:2], -1)
+            return ((w.reshape(w.shape[0], -1).T @ rows).reshape(x.shape),
+                    np.einsum("nop,nip->oi", rows, images).reshape(w.shape), rows.sum((0, 2)))
+        for names in (["dX", "dW", "dB"], ["", "dW"], ["dX"], ["", "", "dB"]):
+            failures.node(library, "ConvGrad", [dy, x, w], names, formula, {"kernel_shape": w.shape[2:]})
 
 
 def test_pools(library, failures, draw):
@@ -307,22 +331,27 @@ def test_pools(library, failures, draw):
     steps = list(windows(x.shape[2:], kernel, strides, pads))
     sizes = [1 + max(p[d] for p, _ in steps) for d in range(2)]
     dy = draw.uniform(-1, 1, (2, 3, *sizes))
-    average, largest, indices = np.zeros_like(x), np.zeros_like(x), np.zeros(dy.shape, np.int64)
+    indices = np.zeros(dy.shape, np.int64)
     for n, c in np.ndindex(2, 3):
         for at, taps in steps:
-            for _, pixel in taps:
-                average[(n, c, *pixel)] += dy[(n, c, *at)] / len(taps)
             best = max((pixel for _, pixel in taps), key=lambda pixel: x[(n, c, *pixel)])
             indices[(n, c, *at)] = ((n * 3 + c) * 7 + best[0]) * 8 + best[1]
-            largest[(n, c, *best)] += dy[(n, c, *at)]
-    for dtype in ("f32", "f64"):
-        g, image = dy.astype(TYPES[dtype][1]), x.astype(TYPES[dtype][1])
-        got = run_node(library, "AveragePoolGrad", [g, image], ["dX"], attributes, dtype)
-        failures.compare(f"AveragePoolGrad {dtype}", got[0], average, dtype)
-        got = run_node(library, "AveragePoolGrad", [g], ["dX"], {**attributes, "shape": x.shape}, dtype)
-        failures.compare(f"AveragePoolGrad by shape {dtype}", got[0], average, dtype)
-        got = run_node(library, "MaxPoolGrad", [g, indices, image], ["dX"], attributes, dtype)
-        failures.compare(f"MaxPoolGrad {dtype}", got[0], largest, dtype)
+
+    def average(dy, _=None):
+        dx = np.zeros_like(x)
+        for at, taps in steps:
+            for _, pixel in taps:
+                dx[(..., *pixel)] += dy[(..., *at)] / len(taps)
+        return [dx]
+
+    def largest(dy, indices, _=None):
+        dx = np.zeros(x.size)
+        np.add.at(dx, indices.ravel(), dy.ravel())
+        return [dx.reshape(x.shape)]
+    failures.node(library, "AveragePoolGrad", [dy, x], ["dX"], average, attributes)
+    failures.node(library, "AveragePoolGrad", [dy], ["dX"], average, {**attributes, "shape": x.shape})
+    failures.node(library, "MaxPoolGrad", [dy, indices, x], ["dX"], largest, attributes)
+    failures.node(library, "MaxPoolGrad", [dy, indices], ["dX"], largest, {**attributes, "shape": x.shape})
 
 
 def test_pools_by_value_info(library, failures, draw):
@@ -348,57 +377,101 @@ def test_pools_by_value_info(library, failures, draw):
     failures.compare("AveragePoolGrad of one dimension", got[0], spread, "f32")
 
 
-def test_norms(library, failures, draw):
-    x, dy = draw.uniform(-1, 1, (3, 4, 5, 2)), draw.uniform(-1, 1, (3, 4, 5, 2))
-    scale = draw.uniform(0.5, 1.5, 4)
-    mean, inverse = x.mean((0, 2, 3)), 1 / np.sqrt(x.var((0, 2, 3)) + 1e-5)
+def batch_norm_gradient(dy, x, scale, mean, inverse):
     channels = (slice(None), None, None)
     hat = (x - mean[channels]) * inverse[channels]
-    db, ds = dy.sum((0, 2, 3)), (dy * hat).sum((0, 2, 3))
-    count = x.size / 4
-    dx = (scale * inverse / count)[channels] * (count * dy - db[channels] - hat * ds[channels])
-    for dtype in ("f32", "f64"):
-        arrays = [a.astype(TYPES[dtype][1]) for a in (dy, x, scale, mean, inverse)]
-        got = run_node(library, "BatchNormalizationGrad", arrays, ["a", "b", "c"], {"epsilon": 1e-5}, dtype)
-        for name, g, t in zip(("X_grad", "scale_grad", "bias_grad"), got, (dx, ds, db)):
-            failures.compare(f"BatchNormalizationGrad {name} {dtype}", g, t, dtype)
-    rows, g = x.reshape(12, 10), dy.reshape(12, 10)
+    db, ds, count = dy.sum((0, 2, 3)), (dy * hat).sum((0, 2, 3)), x.size / x.shape[1]
+    return (scale * inverse / count)[channels] * (count * dy - db[channels] - hat * ds[channels]), ds, db
+
+
+def layer_norm_gradient(dy, x, scale, mean, inverse):
+    hat, b = (x - mean) * inverse, dy * scale * inverse
+    return b - b.mean(1, keepdims=True) - hat * (b * hat).mean(1, keepdims=True), (dy * hat).sum(0), dy.sum(0)
+
+
+def test_norms(library, failures, draw):
+    """Statistics of the data's type, and in float, as ONNX's LayerNormalization gives them."""
+    x, dy = draw.uniform(-1, 1, (3, 4, 5, 2)), draw.uniform(-1, 1, (3, 4, 5, 2))
+    scale, names = draw.uniform(0.5, 1.5, 4), ["X_grad", "scale_grad", "bias_grad"]
+    mean, inverse = (a.astype(np.float32) for a in (x.mean((0, 2, 3)), 1 / np.sqrt(x.var((0, 2, 3)) + 1e-5)))
+    failures.node(library, "BatchNormalizationGrad", [dy, x, scale, mean, inverse], names, batch_norm_gradient, {})
+    rows, g = x.reshape(12, 10) + 2, dy.reshape(12, 10)
     weight = draw.uniform(0.5, 1.5, 10)
-    mean, inverse = rows.mean(1, keepdims=True), 1 / np.sqrt(rows.var(1, keepdims=True) + 1e-5)
-    hat, b = (rows - mean) * inverse, g * weight * inverse
-    dx = b - b.mean(1, keepdims=True) - hat * (b * hat).mean(1, keepdims=True)
-    for dtype in ("f32", "f64"):
-        arrays = [a.astype(TYPES[dtype][1]) for a in (g, rows, weight, mean, inverse)]
-        got = run_node(library, "LayerNormalizationGrad", arrays, ["a", "b", "c"], {"axis": -1}, dtype)
-        for name, t, h in zip(("X_grad", "scale_grad", "bias_grad"), (dx, (g * hat).sum(0), g.sum(0)), got):
-            failures.compare(f"LayerNormalizationGrad {name} {dtype}", h, t, dtype)
+    row_mean, row_inverse = (a.astype(np.float32) for a in (rows.mean(1, keepdims=True),
+                                                            1 / np.sqrt(rows.var(1, keepdims=True) + 1e-5)))
+    arrays = [g, rows, weight, row_mean, row_inverse]
+    failures.node(library, "LayerNormalizationGrad", arrays, names, layer_norm_gradient, {"axis": -1})
+    failures.node(library, "LayerNormalizationGrad", arrays, names, layer_norm_gradient, {"axis": -1}, plain=(3, 4))
+    small = scale.astype(np.float32)
+    for dtype in ("f16", "bf16"):
+        for plain, wide in (((3, 4), ()), ((2, 3, 4), names[1:])):
+            arrays = [dy, x, small, mean, inverse]
+            got = run_node(library, "BatchNormalizationGrad", arrays, names, {}, dtype, plain=plain, wide=wide)
+            stored = [a.astype(float) if k in plain else as_stored(a, dtype) for k, a in enumerate(arrays)]
+            for o, h, t in zip(names, got, batch_norm_gradient(*stored)):
+                failures.compare(f"BatchNormalizationGrad {o} {dtype} {plain}", h.astype(float), t,
+                                 "f32" if o in wide else dtype)
+
+
+def test_wired_layer_norm(library, failures, draw):
+    """Forward by the runtime's own node, then our gradient of it, in every type."""
+    x, dy, scale = draw.uniform(-1, 1, (6, 16)) + 1, draw.uniform(-1, 1, (6, 16)), draw.uniform(0.5, 1.5, 16)
+    for dtype, (kind, array) in TYPES.items():
+        outer = TensorProto.FLOAT if dtype == "bf16" else kind
+        given = {n: a.astype(array) for n, a in (("x", x), ("dy", dy), ("s", scale))}
+        cast = [helper.make_node("Cast", [n], [n + "c"], to=kind) for n in given]
+        nodes = [*cast, helper.make_node("LayerNormalization", ["xc", "sc"], ["y", "m", "i"], axis=-1),
+                 helper.make_node("LayerNormalizationGrad", ["dyc", "xc", "sc", "m", "i"], ["dx", "ds", "db"],
+                                  domain=DOMAINS[0], axis=-1),
+                 *(helper.make_node("Cast", [n], [n + "o"], to=outer) for n in ("dx", "ds", "db"))]
+        graph = helper.make_graph(nodes, "wired", [helper.make_tensor_value_info(n, outer, a.shape) for n, a in given.items()],
+                                  [helper.make_tensor_value_info(n + "o", outer, None) for n in ("dx", "ds", "db")])  # fmt: skip
+        model = helper.make_model(graph, ir_version=9,
+                                  opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(DOMAINS[0], 1)])
+        options = ort.SessionOptions()
+        options.log_severity_level = 4
+        options.register_custom_ops_library(library)
+        got = ort.InferenceSession(model.SerializeToString(), options).run(None, given)
+        rows, g, s = (as_stored(a, dtype) for a in (x, dy, scale))
+        mean, inverse = rows.mean(1, keepdims=True), 1 / np.sqrt(rows.var(1, keepdims=True) + 1e-5)
+        for name, h, t in zip(("dx", "ds", "db"), got, layer_norm_gradient(g, rows, s, mean, inverse)):
+            failures.compare(f"wired {name} {dtype}", h.astype(float), t, "f32" if dtype == "f64" else dtype)
+
+
+def loss_gradient(labels, reduction="mean", ignored=None):
+    """The function of dY, logarithms and weights."""
+    kept = np.ones(len(labels)) if ignored is None else (labels != ignored).astype(float)
+
+    def formula(dy, logs, _, weight=None):
+        factor = kept * (weight[labels] if weight is not None else 1)
+        total = factor.sum() if reduction == "mean" else 1
+        return [dy * (np.exp(logs) - np.eye(logs.shape[1])[labels]) * (factor / total)[:, None]]
+    return formula
 
 
 def test_loss_and_others(library, failures, draw):
     scores, labels = draw.uniform(-2, 2, (5, 7)), draw.integers(0, 7, 5)
     logs = scores - np.log(np.exp(scores).sum(1, keepdims=True))
-    hot, weight = np.eye(7)[labels], draw.uniform(0.5, 2, 7)
-    dy = np.array(0.5)
-    kept = labels != labels[0]
-    cases = (([], {}, (np.exp(logs) - hot) / 5, "mean"), ([], {"reduction": "sum"}, np.exp(logs) - hot, "sum"),
-             ([weight], {}, (np.exp(logs) - hot) * weight[labels][:, None] / weight[labels].sum(), "weights"),
-             ([], {"ignore_index": int(labels[0])}, (np.exp(logs) - hot) * kept[:, None] / kept.sum(), "ignored"))
-    for more, attributes, want, what in cases:
-        for dtype in ("f32", "f64"):
-            arrays = [a.astype(TYPES[dtype][1]) for a in (dy, logs)] + [labels.astype(np.int64)]
-            arrays += [a.astype(TYPES[dtype][1]) for a in more]
-            got = run_node(library, "SoftmaxCrossEntropyLossGrad", arrays, ["d"], attributes, dtype)
-            failures.compare(f"SoftmaxCrossEntropyLossGrad {what} {dtype}", got[0], 0.5 * want, dtype)
+    weight, dy, first = draw.uniform(0.5, 2, 7), np.array(0.5), int(labels[0])
+    for kind in (np.int64, np.int32):
+        arrays = [dy, logs, labels.astype(kind)]
+        for more, attributes, formula in (([], {}, loss_gradient(labels)), ([weight], {}, loss_gradient(labels)),
+                                          ([], {"reduction": "sum"}, loss_gradient(labels, "sum")),
+                                          ([], {"ignore_index": first}, loss_gradient(labels, ignored=first))):
+            failures.node(library, "SoftmaxCrossEntropyLossGrad", arrays + more, ["d"], formula, attributes)
     g, mask = draw.uniform(-1, 1, (4, 9)), draw.uniform(0, 1, (4, 9)) < 0.7
+    ratio = np.array(0.3, np.float32)
+    for plain in ((2,), ()):
+        failures.node(library, "DropoutGrad", [g, mask, ratio], ["d"], lambda g, mask, r: [g * mask / (1 - r)], {}, plain=plain)
     a, b = draw.uniform(-1, 1, (4, 9)), draw.uniform(1, 2, (9,))
-    for dtype in ("f32", "f64"):
-        arrays = [g.astype(TYPES[dtype][1]), mask, np.array(0.3, np.float32)]
-        got = run_node(library, "DropoutGrad", arrays, ["d"], {}, dtype)
-        failures.compare(f"DropoutGrad {dtype}", got[0], g * mask / (1 - float(np.float32(0.3))), dtype)
-        arrays = [t.astype(TYPES[dtype][1]) for t in (g, a, b)]
-        got = run_node(library, "DivGrad", arrays, ["da", "db"], {}, dtype)
-        failures.compare(f"DivGrad dA {dtype}", got[0], g / b, dtype)
-        failures.compare(f"DivGrad dB {dtype}", got[1], (-g * a / b**2).sum(0), dtype)
+    failures.node(library, "DivGrad", [g, a, b], ["da", "db"], lambda g, a, b: (g / b, (-g * a / b**2).sum(0)), {})
+    for kind in (np.int64, np.int32):
+        rows, taken = draw.uniform(-1, 1, (5, 3)), np.array([1, 0, 1, -1, 1], kind)
+        for dtype in ("f32", "f64"):
+            want = np.zeros((4, 3))
+            np.add.at(want, taken, as_stored(rows, dtype))
+            got = run_node(library, "GatherGrad", [np.array([4, 3]), taken, rows], ["d"], {}, dtype)
+            failures.compare(f"GatherGrad {dtype} {kind}", got[0], want, dtype)
 
 
 def test_large(library, failures, draw):
@@ -502,8 +575,8 @@ def main():
     draw = np.random.default_rng(options.seed)
     test_golden(library, failures)
     test_operators(library, failures, random.Random(options.seed), draw, options.cases)
-    for test in (test_conv, test_pointwise_conv, test_pools, test_pools_by_value_info, test_norms, test_loss_and_others,
-                 test_large, test_threads):
+    for test in (test_conv, test_pointwise_conv, test_pools, test_pools_by_value_info, test_norms, test_wired_layer_norm,
+                 test_loss_and_others, test_large, test_threads):
         test(library, failures, draw)
     test_edges(library, failures)
     test_attributes(library, failures)

@@ -3,10 +3,13 @@
 /* Computations: the tensors of the runtime are handed to native kernels or launches kept from
  * before, or wrapped for ops that record, commit and, on a CPU, wait. CPU kernels run on the
  * runtime's own threads. */
+#include "core/shape.h"
 #include "operators/run.h"
 #include "ort/ort_call.h"
 #include "ort/ort_launch.h"
 #include "runtime/objects.h"
+
+#include <stdlib.h>
 
 /* ---- the device, on the runtime's threads ---- */
 
@@ -161,6 +164,45 @@ static rg_status wrap_inputs(rg_ort_computation *c)
             RG_TRY(wrap(c, &c->shapes[i], c->data[i], &c->inputs[i]));
     }
     return RG_OK;
+}
+
+/* What is in front of converted elements. */
+typedef struct widened {
+    void *next;
+    _Alignas(64) char data[];
+} widened;
+
+rg_status rg_ort_widen(rg_ort_computation *c, int32_t i, rg_dtype dtype)
+{
+    rg_tensor_desc *shape = &c->shapes[i];
+    const size_t count = (size_t)rg_shape_count(shape);
+    if (shape->dtype == dtype)
+        return RG_OK;
+    const size_t bytes = sizeof(widened) + count * rg_dtype_size(dtype);
+    void *memory;
+    if (posix_memalign(&memory, 64, bytes) != 0)
+        return rg_fail(RG_OUT_OF_MEMORY, "out of memory: %zu bytes", bytes);
+    widened *made = memory;
+    made->next = c->widened;
+    c->widened = made;
+    if (dtype == RG_I64) {
+        for (size_t k = 0; k < count; k++)
+            ((int64_t *)(void *)made->data)[k] = ((const int32_t *)c->data[i])[k];
+    } else {
+        RG_TRY(rg_convert(made->data, dtype, c->data[i], shape->dtype, count));
+    }
+    c->data[i] = made->data;
+    *shape = rg_tensor_desc_dense(dtype, shape->rank, shape->dims);
+    return RG_OK;
+}
+
+static void free_widened(rg_ort_computation *c)
+{
+    while (c->widened != NULL) {
+        void *next = ((widened *)c->widened)->next;
+        free(c->widened);
+        c->widened = next;
+    }
 }
 
 rg_status rg_ort_output(rg_ort_computation *c, int32_t i, const rg_tensor_desc *desc, void **data)
@@ -395,6 +437,7 @@ ort_status *rg_ort_compute(void *kernel, ort_context *context)
         rg_tensor_destroy(c.inputs[i]);
         rg_tensor_destroy(c.outputs[i]);
     }
+    free_widened(&c);
     if (status == RG_OK || c.status != NULL)
         return c.status;
     return rg_ort_fail(c.k->api, status);

@@ -16,8 +16,9 @@ typedef struct ort_entry {
     const rg_onnx_operator *entry;
     ort_type type;
     bool cuda;
-    bool direct; /* the gradient of one op, all tensors as the op has them */
-    bool native; /* native kernels alone compute it */
+    int32_t variant; /* of the types of its tensors; 0: the first */
+    bool direct;     /* the gradient of one op, all tensors as the op has them */
+    bool native;     /* native kernels alone compute it */
     uint32_t domains;
     int32_t input_count, output_count;
     rg_onnx_tensor inputs[RG_ONNX_TENSORS], outputs[RG_ONNX_TENSORS];
@@ -83,6 +84,7 @@ typedef struct rg_ort_computation {
     void *data[RG_ONNX_TENSORS];
     rg_tensor *inputs[RG_ONNX_TENSORS], *outputs[RG_ONNX_TENSORS];
     bool stands;        /* inputs and outputs are stand-ins */
+    void *widened;      /* inputs that were converted, freed at the end */
     ort_status *status; /* of the runtime, where it refused something */
 } rg_ort_computation;
 
@@ -95,6 +97,9 @@ typedef struct rg_ort_computation {
 
 /* The memory of a result; NULL if the node has none. */
 rg_status rg_ort_output(rg_ort_computation *c, int32_t i, const rg_tensor_desc *desc, void **data);
+
+/* Converts input i: data[i] and shapes[i] are then those of elements of `dtype`. */
+rg_status rg_ort_widen(rg_ort_computation *c, int32_t i, rg_dtype dtype);
 
 /* Reads what native kernels need of the attributes. */
 rg_status rg_ort_native_prepare(rg_ort_node *node);

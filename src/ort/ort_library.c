@@ -75,7 +75,8 @@ enum {
     NAMES = sizeof names / sizeof names[0],
     TYPES = sizeof types / sizeof types[0],
     DOMAINS = sizeof domains / sizeof domains[0],
-    ENTRIES = NAMES * TYPES * 2
+    MOST_VARIANTS = 2,
+    ENTRIES = NAMES * TYPES * (1 + MOST_VARIANTS)
 };
 
 /* Sessions keep pointers to these and to the domains. */
@@ -99,8 +100,37 @@ static const char *get_provider(const ort_custom_op *op)
     return entry_of(op)->cuda ? "CUDAExecutionProvider" : NULL;
 }
 
-/* The type of elements of an input or output whose data has type `data`. */
-static ort_type type_of(const rg_onnx_tensor *tensor, ort_type data)
+/* Variants of an operator: other types of some tensors. ONNX's LayerNormalization gives statistics
+ * in float whatever the type of its data; the training build has scales and statistics of batch
+ * normalization in float beside data of 16 bits, labels and indices in int32, and ratios in any
+ * type. 0: the type of the data. */
+static const struct {
+    const char *op;
+    int variant;
+    const char *tensors;
+    ort_type type;
+} variants[] = {
+    { "LayerNormalizationGrad", 1, "mean inv_std_dev", ORT_FLOAT },
+    { "BatchNormalizationGrad", 1, "mean variance", ORT_FLOAT },
+    { "BatchNormalizationGrad", 2, "scale mean variance scale_grad bias_grad", ORT_FLOAT },
+    { "SoftmaxCrossEntropyLossGrad", 1, "label", ORT_INT32 },
+    { "GatherGrad", 1, "indices", ORT_INT32 },
+    { "DropoutGrad", 1, "ratio", 0 },
+};
+
+/* Whether a list of words has this one. */
+static bool has_word(const char *words, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *at = words; (at = strstr(at, word)) != NULL; at += length) {
+        if ((at == words || at[-1] == ' ') && (at[length] == ' ' || at[length] == 0))
+            return true;
+    }
+    return false;
+}
+
+/* The type of elements of an input or output. */
+static ort_type type_of(const ort_entry *e, const rg_onnx_tensor *tensor)
 {
     static const struct {
         const char *name;
@@ -112,21 +142,26 @@ static ort_type type_of(const rg_onnx_tensor *tensor, ort_type data)
         { "training_mode", ORT_BOOL },  { "indices", ORT_INT64 },       { "step", ORT_INT64 },
         { "learning_rate", ORT_FLOAT }, { "overwrite_flag", ORT_BOOL }, { "updated_flag", ORT_BOOL }
     };
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0] && e->variant > 0; i++) {
+        if (variants[i].variant == e->variant && strcmp(variants[i].op, e->entry->name) == 0 &&
+            has_word(variants[i].tensors, tensor->name))
+            return variants[i].type != 0 ? variants[i].type : e->type;
+    }
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (strcmp(others[i].name, tensor->name) == 0)
             return others[i].type;
     }
-    return data;
+    return e->type;
 }
 
 static ort_type get_input_type(const ort_custom_op *op, size_t index)
 {
-    return type_of(&entry_of(op)->inputs[index], entry_of(op)->type);
+    return type_of(entry_of(op), &entry_of(op)->inputs[index]);
 }
 
 static ort_type get_output_type(const ort_custom_op *op, size_t index)
 {
-    return type_of(&entry_of(op)->outputs[index], entry_of(op)->type);
+    return type_of(entry_of(op), &entry_of(op)->outputs[index]);
 }
 
 static size_t get_input_count(const ort_custom_op *op)
@@ -170,7 +205,8 @@ static int get_last_version(const ort_custom_op *op)
 
 /* ---- registration ---- */
 
-static void add_entry(const rg_onnx_operator *found, int number, ort_type type, bool cuda)
+static void add_entry(const rg_onnx_operator *found, int number, ort_type type, bool cuda,
+                      int32_t variant)
 {
     ort_entry *e = &entries[entry_count++];
     *e = (ort_entry){ .op = { .version = ORT_API_VERSION,
@@ -191,6 +227,7 @@ static void add_entry(const rg_onnx_operator *found, int number, ort_type type, 
                       .entry = found,
                       .type = type,
                       .cuda = cuda,
+                      .variant = variant,
                       .direct = names[number].direct,
                       .native =
                           found->convert == NULL && found->run == NULL && found->op == &rg_op_slice,
@@ -215,6 +252,19 @@ static bool has_type(const char *name, ort_type type)
     return strcmp(name, "GatherGrad") != 0 || type == ORT_FLOAT || type == ORT_DOUBLE;
 }
 
+/* Those that differ from the operator itself for this type of data. */
+static void add_variants(const rg_onnx_operator *found, int number, ort_type type)
+{
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
+        const bool same = type == ORT_FLOAT && variants[i].type != ORT_INT32;
+        const bool narrow = type == ORT_FLOAT16 || type == ORT_BFLOAT16;
+        const bool batch_norm = strcmp(found->name, "BatchNormalizationGrad") == 0;
+        if (strcmp(variants[i].op, found->name) == 0 && !same && (narrow || !batch_norm) &&
+            has_type(found->name, type))
+            add_entry(found, number, type, false, variants[i].variant);
+    }
+}
+
 /* Operators of a GPU only where there is one. */
 static void make_entries(void)
 {
@@ -224,8 +274,10 @@ static void make_entries(void)
         const rg_onnx_operator *found = find(names[i].name);
         for (int t = 0; found != NULL && t < TYPES * (cuda && names[i].direct ? 2 : 1); t++) {
             if (has_type(names[i].name, types[t % TYPES]))
-                add_entry(found, i, types[t % TYPES], t >= TYPES);
+                add_entry(found, i, types[t % TYPES], t >= TYPES, 0);
         }
+        for (int t = 0; found != NULL && t < TYPES; t++)
+            add_variants(found, i, types[t]);
     }
 }
 

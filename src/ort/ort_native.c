@@ -15,18 +15,17 @@ static rg_status run_dropout(rg_ort_computation *c, bool *done)
     RG_CHECK(rg_shape_same_dims(dy, &c->shapes[1]), RG_INVALID_ARGUMENT,
              "DropoutGrad: dY is %s, but mask is %s", rg_shape_text(dy, left),
              rg_shape_text(&c->shapes[1], right));
-    float ratio = 0.5F;
+    double ratio = 0.5;
     if (rg_ort_has(c, 2)) {
         RG_CHECK(rg_shape_count(&c->shapes[2]) == 1, RG_INVALID_ARGUMENT,
                  "DropoutGrad: ratio must be one number");
-        ratio = *(const float *)c->data[2];
+        ratio = rg_element_get(c->data[2], c->shapes[2].dtype, 0);
     }
     RG_CHECK(ratio >= 0 && ratio < 1, RG_INVALID_ARGUMENT,
-             "DropoutGrad: ratio must be at least 0 and less than 1, not %g", (double)ratio);
-    rg_ort_dropout_args k = { .dy = c->data[0],
-                              .mask = c->data[1],
-                              .count = rg_shape_count(dy),
-                              .scale = 1 / (1 - (double)ratio) };
+             "DropoutGrad: ratio must be at least 0 and less than 1, not %g", ratio);
+    rg_ort_dropout_args k = {
+        .dy = c->data[0], .mask = c->data[1], .count = rg_shape_count(dy), .scale = 1 / (1 - ratio)
+    };
     RG_TRY(rg_ort_output(c, 0, dy, &k.dx));
     *done = true;
     if (ratio == 0) { /* as ONNX Runtime does, whatever the mask says */
@@ -61,6 +60,16 @@ static rg_status check_same(const rg_ort_computation *c)
     return RG_OK;
 }
 
+/* Statistics in f32 beside data of another dtype: kernels for 16 bits read them as they are. */
+static rg_status widen_statistics(rg_ort_computation *c, bool *wide)
+{
+    const rg_dtype dtype = c->shapes[1].dtype;
+    for (int32_t i = 3; i < 5 && dtype == RG_F64; i++)
+        RG_TRY(rg_ort_widen(c, i, RG_F64));
+    *wide = c->shapes[3].dtype != dtype;
+    return RG_OK;
+}
+
 static rg_status run_batch_norm(rg_ort_computation *c, bool *done)
 {
     const rg_tensor_desc *x = &c->shapes[1];
@@ -77,6 +86,10 @@ static rg_status run_batch_norm(rg_ort_computation *c, bool *done)
                                  .pixels = rg_ort_product(x, 2, x->rank) };
     for (int32_t i = 2; i < 5; i++)
         RG_TRY(check_count(c, i, k.channels));
+    RG_TRY(widen_statistics(c, &k.wide));
+    k.mean = c->data[3];
+    k.inverse = c->data[4];
+    k.wide_scale = c->shapes[2].dtype != x->dtype;
     RG_TRY(rg_ort_output(c, 0, x, &k.dx));
     RG_TRY(rg_ort_output(c, 1, &c->shapes[2], &k.dscale));
     RG_TRY(rg_ort_output(c, 2, &c->shapes[2], &k.dbias));
@@ -107,6 +120,9 @@ static rg_status run_layer_norm(rg_ort_computation *c, bool *done)
     RG_TRY(check_count(c, 2, k.columns));
     for (int32_t i = 3; i < 5; i++)
         RG_TRY(check_count(c, i, k.rows));
+    RG_TRY(widen_statistics(c, &k.wide));
+    k.mean = c->data[3];
+    k.inverse = c->data[4];
     RG_TRY(rg_ort_output(c, 0, x, &k.dx));
     RG_TRY(rg_ort_output(c, 1, &c->shapes[2], &k.dscale));
     RG_TRY(rg_ort_output(c, 2, &c->shapes[2], &k.dbias));
@@ -156,6 +172,7 @@ static rg_status run_loss(rg_ort_computation *c, bool *done)
     rg_ort_loss_args k = c->k->loss;
     uint32_t fault = 0;
     const int64_t count = rg_shape_count(labels);
+    RG_TRY(rg_ort_widen(c, 2, RG_I64));
     k.dy = c->data[0];
     k.log_prob = c->data[1];
     k.label = c->data[2];

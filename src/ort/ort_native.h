@@ -41,6 +41,8 @@ typedef struct rg_ort_batch_norm_args {
     const void *dy, *x, *scale, *mean, *inverse; /* inverse: 1 / deviation */
     void *dx, *dscale, *dbias;
     int64_t images, channels, pixels;
+    bool wide_scale, wide; /* scale, dscale and dbias, and the statistics, are not of the dtype of x
+                              but of that of its kernel: f32 beside 16 bits */
 } rg_ort_batch_norm_args;
 
 /* x, dy, dx: (rows, columns). A unit is a row, or RG_ORT_COLUMNS columns of the sums over rows. */
@@ -49,6 +51,7 @@ typedef struct rg_ort_layer_norm_args {
     const void *dy, *x, *scale, *mean, *inverse;
     void *dx, *dscale, *dbias;
     int64_t rows, columns;
+    bool wide; /* statistics are of the dtype of the kernel: f32 beside 16 bits */
 } rg_ort_layer_norm_args;
 
 /* A unit is a plane: an image of one channel. Indices count over the whole tensor dx. */

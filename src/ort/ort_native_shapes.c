@@ -203,6 +203,7 @@ rg_status rg_ort_run_gather(rg_ort_computation *c, bool *done)
              rg_shape_text(dy, text));
     const rg_tensor_desc dx = rg_tensor_desc_dense(dy->dtype, rank, dims);
     uint32_t fault = 0;
+    RG_TRY(rg_ort_widen(c, 1, RG_I64));
     rg_ort_gather_args k = { .dy = c->data[2],
                              .indices = c->data[1],
                              .fault = &fault,

@@ -25,6 +25,20 @@ RG_KERNEL(dropout, rg_ort_dropout_args)
 
 /* ---- batch normalization ---- */
 
+/* An element of a tensor that has one for each channel or row: of the data's dtype, or wider. */
+RG_INLINE real load_statistic(const void *from, int64_t i, bool wide, const rg_dtype T)
+{
+    return wide ? load_one(from, i, RG_REAL) : load_one(from, i, T);
+}
+
+RG_INLINE void store_sum(void *to, int64_t i, bool wide, const rg_dtype T, real value)
+{
+    if (wide)
+        store_one(to, i, RG_REAL, value);
+    else
+        store_one(to, i, T, value);
+}
+
 typedef struct sums {
     double dy, dy_x; /* of dy, and of dy (x - mean) */
 } sums;
@@ -90,9 +104,9 @@ RG_INLINE void batch_norm(const rg_ort_batch_norm_args *k, int64_t begin, int64_
 {
     const double count = (double)(k->images * k->pixels);
     for (int64_t c = begin; c < end; c++) {
-        const real mean = load_one(k->mean, c, T);
-        const double inverse = (double)load_one(k->inverse, c, T);
-        const double scale = (double)load_one(k->scale, c, T) * inverse;
+        const real mean = load_statistic(k->mean, c, k->wide, T);
+        const double inverse = (double)load_statistic(k->inverse, c, k->wide, T);
+        const double scale = (double)load_statistic(k->scale, c, k->wide_scale, T) * inverse;
         sums s = { 0, 0 };
         for (int64_t n = 0; n < k->images; n++) {
             const sums plane =
@@ -101,9 +115,9 @@ RG_INLINE void batch_norm(const rg_ort_batch_norm_args *k, int64_t begin, int64_
             s.dy_x += plane.dy_x;
         }
         if (k->dscale != NULL)
-            store_one(k->dscale, c, T, (real)(s.dy_x * inverse));
+            store_sum(k->dscale, c, k->wide_scale, T, (real)(s.dy_x * inverse));
         if (k->dbias != NULL)
-            store_one(k->dbias, c, T, (real)s.dy);
+            store_sum(k->dbias, c, k->wide_scale, T, (real)s.dy);
         const combination of = { (real)scale, (real)(-scale * s.dy_x * inverse * inverse / count),
                                  (real)(-scale * s.dy / count), mean };
         for (int64_t n = k->images - 1; k->dx != NULL && n >= 0; n--) /* the last is in the cache */
@@ -143,8 +157,8 @@ RG_INLINE void layer_norm(const rg_ort_layer_norm_args *k, int64_t begin, int64_
     const int64_t columns = k->columns;
     for (int64_t row = begin; row < end; row++) {
         const int64_t first = row * columns;
-        const vreal mean = vset(load_one(k->mean, row, T));
-        const double inverse = (double)load_one(k->inverse, row, T);
+        const vreal mean = vset(load_statistic(k->mean, row, k->wide, T));
+        const double inverse = (double)load_statistic(k->inverse, row, k->wide, T);
         vreal a = vset(0), b = vset(0);
         for (int64_t i = 0; i < columns; i += VLEN) {
             const int n = vlanes_left(columns - i);
@@ -179,7 +193,8 @@ RG_INLINE void column_sums(const rg_ort_layer_norm_args *k, int64_t column, cons
             const vreal g = vload(k->dy, row * k->columns + column, n, T);
             const vreal e = vload(k->x, row * k->columns + column, n, T);
             c += g;
-            d += g * ((e - vset(load_one(k->mean, row, T))) * vset(load_one(k->inverse, row, T)));
+            d += g * ((e - vset(load_statistic(k->mean, row, k->wide, T))) *
+                      vset(load_statistic(k->inverse, row, k->wide, T)));
         }
         a += c;
         b += d;
