@@ -12,6 +12,7 @@ import os
 import random
 import sys
 import threading
+import time
 
 try:
     import numpy as np
@@ -310,6 +311,25 @@ def test_conv(library, failures, draw):
         failures.node(library, "ConvGrad", [dy, x, w], ["", "dW"], formula, attributes)
 
 
+def test_small_conv(library, failures, draw):
+    """A few thousand products, which loops over the definition compute, and the same shapes twice as many times."""
+    for images in (1, 2, 40):
+        for x, w, strides, pads, dilations, group in (((1, 7, 5), (1, 1, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1),
+                                                      ((4, 6, 5), (2, 2, 3, 2), (2, 3), (2, 0, 1, 1), (1, 2), 2),
+                                                      ((3, 1, 9), (3, 1, 1, 4), (1, 2), (0, 3, 0, 3), (1, 1), 3),
+                                                      ((2, 3, 3), (5, 2, 3, 3), (3, 3), (4, 4, 4, 4), (1, 1), 1)):
+            x, w = draw.uniform(-1, 1, (images, *x)), draw.uniform(-1, 1, w)
+            sizes = [(x.shape[2 + d] + pads[d] + pads[d + 2] - dilations[d] * (w.shape[2 + d] - 1) - 1) // strides[d] + 1
+                     for d in range(2)]
+            dy = draw.uniform(-1, 1, (images, w.shape[0], *sizes))
+            attributes = {"strides": strides, "pads": pads, "dilations": dilations, "group": group}
+
+            def formula(dy, x, w, more=(group, strides, pads, dilations)):
+                return conv_gradient(dy, x, w, *more)
+            for names in (["dX", "dW", "dB"], ["dX"], ["", "dW"], ["", "", "dB"]):
+                failures.node(library, "ConvGrad", [dy, x, w], names, formula, attributes)
+
+
 def test_pointwise_conv(library, failures, draw):
     """Windows of one pixel are products of matrices in the runtime's memory."""
     for x_shape, outputs in (((3, 5, 7, 6), 4), ((2, 9, 17), 33), ((1, 1, 1, 1), 1)):
@@ -562,6 +582,9 @@ def test_threads(library, failures, draw):
         most.append(thread_count())
         callers[0].join(0.01)
     failures.expect(max(most) <= before + len(callers), f"{max(most) - before} threads for {len(callers)} callers")
+    until = time.monotonic() + 5  # a thread that is joined may take a moment to be gone
+    while thread_count() > before and time.monotonic() < until:
+        time.sleep(0.01)
     failures.expect(thread_count() == before, f"{thread_count() - before} threads stay")
 
 
@@ -575,8 +598,8 @@ def main():
     draw = np.random.default_rng(options.seed)
     test_golden(library, failures)
     test_operators(library, failures, random.Random(options.seed), draw, options.cases)
-    for test in (test_conv, test_pointwise_conv, test_pools, test_pools_by_value_info, test_norms, test_wired_layer_norm,
-                 test_loss_and_others, test_large, test_threads):
+    for test in (test_conv, test_small_conv, test_pointwise_conv, test_pools, test_pools_by_value_info, test_norms,
+                 test_wired_layer_norm, test_loss_and_others, test_large, test_threads):
         test(library, failures, draw)
     test_edges(library, failures)
     test_attributes(library, failures)

@@ -57,7 +57,9 @@ typedef struct rg_ort_node {
     /* What native kernels read of the attributes; ort_native.c. */
     const struct rg_ort_native *native; /* NULL: none */
     int64_t axis;
-    bool pointwise; /* ConvGrad with windows of one pixel */
+    bool pointwise;     /* ConvGrad with windows of one pixel */
+    bool is_small_conv; /* ConvGrad in two dimensions, explicitly padded */
+    rg_ort_conv_args conv;
     rg_ort_pool_args pool;
     int64_t after[2]; /* padding */
     int64_t shape[RG_ONNX_VALUES];

@@ -59,6 +59,9 @@ rg_status rg_ort_run_gather(rg_ort_computation *c, bool *done);
 /* ort_pointwise.c */
 rg_status rg_ort_prepare_conv(rg_ort_node *node, const rg_onnx_node *attributes);
 rg_status rg_ort_run_conv(rg_ort_computation *c, bool *done);
+/* ort_small_conv.c */
+void rg_ort_prepare_small_conv(rg_ort_node *node, const rg_onnx_node *attributes, bool is_explicit);
+rg_status rg_ort_run_small_conv(rg_ort_computation *c, bool *done);
 /* ort_native_optimizers.c */
 rg_status rg_ort_prepare_adamw(rg_ort_node *node, const rg_onnx_node *attributes);
 rg_status rg_ort_run_sgd(rg_ort_computation *c, bool *done);

@@ -11,7 +11,8 @@
 #include <string.h>
 
 #define RG_CPU_TABLES_ort(TABLE, real, isa) \
-    TABLE(ort_norm, real, isa) TABLE(ort_scatter, real, isa) TABLE(ort_loss, real, isa)
+    TABLE(ort_norm, real, isa)              \
+    TABLE(ort_scatter, real, isa) TABLE(ort_loss, real, isa) TABLE(ort_conv, real, isa)
 #define RG_CPU_WIDE_F64_ort RG_CPU_TABLES_ort
 #define RG_CUDA_TABLES_ort(TABLE)
 RG_KERNELS_DEFINE(ort)

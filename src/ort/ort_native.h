@@ -22,6 +22,7 @@ enum {
     RG_ORT_SGD,
     RG_ORT_ADAMW,
     RG_ORT_ADD,
+    RG_ORT_SMALL_CONV,
     RG_ORT_KERNELS
 };
 
@@ -96,6 +97,15 @@ typedef struct rg_ort_gather_args {
     uint32_t *fault; /* an index outside of the rows */
     int64_t rows, inner, count, blocks;
 } rg_ort_gather_args;
+
+/* dY (images, outputs, out), X (images, channels, in), W (outputs, channels / groups, window). One
+ * unit. Results may be NULL. */
+typedef struct rg_ort_conv_args {
+    const void *dy, *x, *w;
+    void *dx, *dw, *db;
+    int64_t images, channels, outputs, groups;
+    int64_t in[2], out[2], window[2], stride[2], dilation[2], before[2];
+} rg_ort_conv_args;
 
 /* Optimizers, and sums in place, over elements. A unit is RG_ORT_BLOCK elements. */
 typedef struct rg_ort_update_args {

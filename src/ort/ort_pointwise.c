@@ -26,6 +26,7 @@ rg_status rg_ort_prepare_conv(rg_ort_node *node, const rg_onnx_node *attributes)
     static const char *const policies[] = { "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", NULL };
     int32_t policy;
     RG_TRY(rg_onnx_word(attributes, "auto_pad", policies, &policy));
+    rg_ort_prepare_small_conv(node, attributes, policy == 0);
     node->pointwise = policy == 0 && all_are(attributes, "kernel_shape", 1) &&
                       all_are(attributes, "strides", 1) && all_are(attributes, "dilations", 1) &&
                       all_are(attributes, "pads", 0) && rg_onnx_int(attributes, "group") == 1;
@@ -99,7 +100,8 @@ static rg_status multiply(rg_ort_computation *c, const rg_tensor_desc shapes[3],
 
 rg_status rg_ort_run_conv(rg_ort_computation *c, bool *done)
 {
-    if (!fits(c))
+    RG_TRY(rg_ort_run_small_conv(c, done));
+    if (*done || !fits(c))
         return RG_OK;
     const rg_tensor_desc *x = &c->shapes[1], *w = &c->shapes[2];
     const int64_t pixels = rg_ort_product(x, 2, x->rank), images = x->dims[0];
