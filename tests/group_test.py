@@ -16,7 +16,7 @@ import tempfile
 import time
 import unittest
 
-from train_case import read, write_set
+from train_case import read, write_png, write_set
 
 PROGRAM, GROUP_TEST = (os.path.abspath(path) for path in sys.argv[1:3])
 BUILD = os.path.dirname(PROGRAM)
@@ -281,6 +281,23 @@ class Refused(Case):
         first, second = f"--weights {self.checkpoint('first')}", f"--weights {self.checkpoint('second')}"
         self.refused("has a choice of first weights (--weights) that is not that of rank 0", self.other(first))
         self.refused("has a set of first weights that is not that of rank 0", self.other(second), *first.split())
+
+    def test_masks(self):
+        """Masks that are decoded while training: one that differs on one rank."""
+        for folder in ("roads", "other"):
+            for part, count in (("train", 12), ("val", 4)):
+                for kind in ("images", "masks"):
+                    os.makedirs(self.path(folder, part, kind))
+                for i in range(count):
+                    write_png(self.path(folder, part, "images", f"{i}.png"), 8, 8, bytes(range(64)))
+                    classes = bytes((k + (folder == "other" and i == 3)) % 3 for k in range(64))
+                    write_png(self.path(folder, part, "masks", f"{i}.png"), 8, 8, classes)
+        with open(self.path("pixels.txt"), "w", encoding="utf-8") as file:
+            file.write("conv classes window=1\n")
+        words = ("--data", self.path("roads"), "--model", self.path("pixels.txt"), "--epochs", "1", "--batch", "4", "--shift",
+                 "0", "--memory", "0")  # fmt: skip
+        self.succeeds(next(iter(LAUNCHERS)), 2, *self.words("masks", *words))
+        self.refused("has training data that is not that of rank 0", self.other(f"--data {self.path('other')}"), *words)
 
     def test_too_few_parts(self):
         launcher = next(iter(LAUNCHERS))

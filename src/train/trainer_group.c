@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Trainers in a group: each rank's part of a batch, and what must be the same on all ranks. */
 #include "train/dataset.h"
+#include "train/image_file.h"
 #include "train/trainer.h"
 
 #include "backend/cpu/bf16_unit.h"
@@ -30,7 +31,7 @@ void rg_trainer_part(const rg_trainer *t, rg_loader_desc *desc)
 typedef struct set_facts {
     int64_t numbers[8];
     double mean[RG_DATASET_CHANNELS], deviation[RG_DATASET_CHANNELS];
-    uint64_t targets; /* a hash of all */
+    uint64_t targets; /* a hash */
 } set_facts;
 
 static uint64_t add_bytes(uint64_t hash, const void *data, size_t bytes)
@@ -46,15 +47,38 @@ static uint64_t hash_targets(const rg_dataset *set, const rg_dataset_info *info)
     for (int64_t i = 0; i < info->count; i++) {
         const int32_t label = rg_dataset_label(set, i);
         const float *values = rg_dataset_values(set, i);
-        const int32_t *mask = rg_dataset_mask(set, i);
         const size_t count = (size_t)info->targets;
         hash = add_bytes(hash, &label, sizeof label);
         if (values != NULL)
             hash = add_bytes(hash, values, count * sizeof *values);
-        if (mask != NULL)
-            hash = add_bytes(hash, mask, count * sizeof *mask);
     }
     return hash;
+}
+
+/* All masks, but of image files some from all over the set, in memory or not: to decode all would
+ * take as long as an epoch. */
+static rg_status hash_masks(const rg_dataset *set, const rg_dataset_info *info, uint64_t *hash)
+{
+    enum { MASKS = 256 };
+    rg_decoder decoder = { 0 };
+    int32_t *mask;
+    rg_status status = RG_OK;
+    if (info->target != RG_TARGET_MASK)
+        return RG_OK;
+    const size_t count = (size_t)info->targets;
+    const int64_t masks = set->decoded && info->count > MASKS ? MASKS : info->count;
+    RG_TRY(rg_allocate_array(count, sizeof *mask, &mask));
+    for (int64_t i = 0; i < masks && status == RG_OK; i++) {
+        const int64_t index = i * info->count / masks;
+        const int32_t *kept = rg_dataset_mask(set, index);
+        if (kept == NULL)
+            status = rg_dataset_fetch_mask(set, index, &decoder, mask);
+        if (status == RG_OK)
+            *hash = add_bytes(*hash, kept != NULL ? kept : mask, count * sizeof *mask);
+    }
+    rg_decoder_release(&decoder);
+    rg_release(allocator, mask, count * sizeof *mask);
+    return status;
 }
 
 static rg_status agree_on_set(rg_trainer *t, const rg_dataset *set)
@@ -67,6 +91,7 @@ static rg_status agree_on_set(rg_trainer *t, const rg_dataset *set)
     memcpy(facts.numbers, numbers, sizeof numbers);
     RG_TRY(rg_dataset_measure(set, facts.mean, facts.deviation));
     facts.targets = hash_targets(set, &info);
+    RG_TRY(hash_masks(set, &info, &facts.targets));
     return rg_group_agree(t->desc.group, "training data", &facts, sizeof facts);
 }
 
