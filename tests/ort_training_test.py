@@ -275,9 +275,9 @@ def training_session(library):
     return session(library, training_nodes(), inputs, outputs, shapes)
 
 
-def step(s, batch, parameters, buffers, reset):
+def step(s, batch, parameters, buffers, reset, reset_name="reset"):
     binding = s.io_binding()
-    given = {**batch, **parameters, "reset": np.array([reset])}
+    given = {**batch, **parameters, reset_name: np.array([reset])}
     kept = {n: ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(a)) for n, a in given.items()}
     for name, value in {**kept, **buffers}.items():
         binding.bind_ortvalue_input(name, value)
@@ -320,10 +320,39 @@ def test_training(library, failures, draw):
         failures.list.append("a batch of 3")
 
 
+def test_artifact(library, failures, draw):
+    """A file as onnxruntime-training 1.19.2 made it, byte for byte."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ort_artifact.hex")
+    with open(path, encoding="utf-8") as file:
+        model = bytes.fromhex("".join(line for line in file if not line.startswith("#")))
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.register_custom_ops_library(library)
+    s = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    shapes = {i.name: i.shape for i in s.get_inputs()}
+    names = [name for name in shapes if f"{name}_grad.accumulation.buffer" in shapes]
+    failures.runs += 1
+    if names != ["c.w", "c.b", "f.w", "f.b"]:
+        failures.list.append(f"the artifact has the parameters {names}")
+    parameters = {n: draw.normal(0, 0.3, shapes[n]).astype(np.float32) for n in names}
+    batch = {"x": draw.normal(0, 1, (6, 1, 8, 8)).astype(np.float32), "labels": draw.integers(0, 3, 6)}
+    buffers = {f"{n}_grad.accumulation.buffer": ort.OrtValue.ortvalue_from_numpy(np.full(shapes[n], 9, np.float32))
+               for n in names}
+    step(s, batch, parameters, buffers, True, reset_name="lazy_reset_grad")
+    gradients = {n: np.array(buffers[f"{n}_grad.accumulation.buffer"].numpy()) for n in names}
+    for name in names:
+        way = draw.normal(0, 1, shapes[name]).astype(np.float32)
+        way /= np.sqrt((way * way).sum())
+        losses = [step(s, batch, {**parameters, name: parameters[name] + sign * 1e-3 * way}, buffers, True,
+                       reset_name="lazy_reset_grad") for sign in (1, -1)]  # fmt: skip
+        failures.near(f"artifact: gradient of {name}", (losses[0] - losses[1]) / 2e-3, (gradients[name] * way).sum(), 1e-3)
+
+
 def main():
     library, failures = os.path.abspath(sys.argv[1]), Failures()
     draw = np.random.default_rng(1)
-    for test in (test_gather, test_slices, test_missing_gradient, test_accumulator, test_optimizers, test_optimizer_models, test_training):
+    for test in (test_gather, test_slices, test_missing_gradient, test_accumulator, test_optimizers, test_optimizer_models,
+                 test_training, test_artifact):
         test(library, failures, draw)
     for failure in failures.list[:20]:
         print(failure)
