@@ -3,6 +3,7 @@
 /* Which unit for pairs of bf16 there is. Like isa.c, this file is compiled for any processor. */
 #include "backend/cpu/bf16_unit.h"
 #include "backend/cpu/isa.h"
+#include "core/private_api.h"
 
 #if RG_HAVE_AMX || RG_HAVE_BF16
 #include <cpuid.h>
@@ -63,7 +64,7 @@ static int32_t find_unit(void)
     return has_amx() ? RG_BF16_UNIT_AMX : has_bf16() ? RG_BF16_UNIT_AVX512 : RG_BF16_UNIT_NONE;
 }
 
-int32_t rg_bf16_unit(void)
+RG_PRIVATE_API int32_t rg_bf16_unit(void)
 {
     static int32_t known; /* 0: not yet asked, then 1 + the unit; two threads may ask at once */
     int32_t answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
@@ -74,7 +75,7 @@ int32_t rg_bf16_unit(void)
     return answer - 1;
 }
 
-const char *rg_bf16_unit_name(int32_t unit)
+RG_PRIVATE_API const char *rg_bf16_unit_name(int32_t unit)
 {
     static const char *const names[] = { "", "AVX512-BF16", "AMX" };
     return names[unit];
