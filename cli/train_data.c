@@ -42,12 +42,23 @@ rg_status rg_train_data_options(const rg_train_request *q, rg_dataset_options *o
     return rg_train_size(q->size, &options->height, &options->width);
 }
 
+/* Images in files of the other parts get the channels of the training part. */
+static rg_status follow(const rg_dataset *train, rg_dataset_options *options)
+{
+    rg_dataset_info info;
+    RG_PASS(rg_dataset_get_info(train, &info));
+    if (info.channels == 1 || info.channels == 3)
+        options->channels = info.channels;
+    return RG_OK;
+}
+
 rg_status rg_train_data_open(const rg_train_request *q, rg_train_data *data)
 {
     rg_dataset_options options;
     *data = (rg_train_data){ .train = NULL };
     RG_PASS(rg_train_data_options(q, &options));
     RG_PASS(rg_dataset_open_with(q->data, RG_DATASET_TRAIN, &options, &data->train));
+    RG_PASS(follow(data->train, &options));
     RG_PASS(rg_open_test_part(q->data, &options, &data->test));
     data->has_test_part = data->test != NULL;
     if (!data->has_test_part)

@@ -246,6 +246,24 @@ static rg_status save(rg_train_run *run, rg_run_file file)
     return status;
 }
 
+/* Data could not be read: what was trained before is saved. */
+static rg_status save_before(rg_train_run *run, rg_status status)
+{
+    char *why = strdup(rg_failure());
+    const bool alone = rg_group_size(run->group) == 1;
+    if (why == NULL)
+        return status;
+    if (alone && run->progress.batches > 0 && save(run, RG_RUN_CHECKPOINT) == RG_OK)
+        (void)rg_fails(status,
+                       "%s. What was trained before is saved; when the data is mended, continue "
+                       "with --resume %s",
+                       why, rg_run_path(run->run, RG_RUN_CHECKPOINT));
+    else
+        (void)rg_fails(status, "%s", why);
+    free(why);
+    return status;
+}
+
 static bool watch(void *context, const rg_trainer_progress *p)
 {
     rg_train_run *run = context;
@@ -276,6 +294,8 @@ static rg_status run_epoch(rg_train_run *run, bool *whole)
     run->waited += seconds_waited(run) - waited;
     if (status == RG_INVALID_STATE) /* training diverged */
         return nothing_saved(run, rg_error_text());
+    if (status == RG_MALFORMED || status == RG_IO || status == RG_UNSUPPORTED)
+        return save_before(run, status);
     RG_PASS(status);
     RG_PASS(rg_trainer_get_progress(run->trainer, &now));
     *whole = now.finished > before;
@@ -299,7 +319,10 @@ static rg_status validate(rg_train_run *run)
 {
     rg_trainer_progress now;
     rg_trainer_result v;
-    RG_PASS(rg_trainer_validate(run->trainer, run->data.validation, &v));
+    const rg_status status = rg_trainer_validate(run->trainer, run->data.validation, &v);
+    if (status == RG_MALFORMED || status == RG_IO || status == RG_UNSUPPORTED)
+        return save_before(run, status);
+    RG_PASS(status);
     rg_show_epoch(&run->show, &run->progress, &v);
     RG_PASS(check_validation(run, v.loss));
     RG_PASS(rg_trainer_get_progress(run->trainer, &now));

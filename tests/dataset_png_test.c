@@ -71,7 +71,7 @@ static void test_png_interlaced(void)
     clear_files();
 }
 
-/* Classes by name; the first image decides about channels and size. */
+/* Classes by name; the first image decides about the size, any image about colours. */
 static void test_png_classes(void)
 {
     make_folder("b");
@@ -84,12 +84,18 @@ static void test_png_classes(void)
     write_png("a/2.png", 2, 1, 8, 0, "\0\x03\x04", 3);
     write_png("a/1.png", 2, 1, 8, 0, "\0\x01\x02", 3);
     EXPECT_OK(open_it("", RG_DATASET_TRAIN));
-    EXPECT(holds(3, 1, 2, 1, 3, RG_U8));
-    EXPECT(image_is(0, "\1\2", 2) && image_is(1, "\3\4", 2) && image_is(2, "\x4c\x64", 2));
+    EXPECT(holds(3, 1, 2, 3, 3, RG_U8));
+    EXPECT(image_is(0, "\1\1\1\2\2\2", 6) && image_is(2, "\xff\0\0\x64\x64\x64", 6));
     EXPECT(rg_dataset_label(opened, 1) == 0 && rg_dataset_label(opened, 2) == 1);
     EXPECT(strcmp(rg_dataset_class_name(opened, 1), "b") == 0 &&
            strcmp(rg_dataset_class_name(opened, 2), "\xc3\xa4") == 0);
     EXPECT_FAILS(open_it("", RG_DATASET_TEST), RG_INVALID_ARGUMENT, "has no test part");
+    rg_dataset_options grey = rg_dataset_options_default();
+    grey.channels = 1;
+    close_it();
+    EXPECT_OK(rg_dataset_open_with(scratch_folder, RG_DATASET_TRAIN, &grey, &opened));
+    EXPECT(holds(3, 1, 2, 1, 3, RG_U8));
+    EXPECT(image_is(0, "\1\2", 2) && image_is(1, "\3\4", 2) && image_is(2, "\x4c\x64", 2));
 
     write_png("b/0.png", 1, 2, 8, 0, "\0\x03\0\x04", 4);
     EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED,

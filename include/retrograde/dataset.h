@@ -75,8 +75,8 @@ typedef struct rg_dataset_options {
      *  cannot be used, before the call returns (default NULL). */
     void (*say)(void *context, const char *sentence);
     void *context;    /**< of `say` */
-    int64_t channels; /**< of images in such files: 1, grey, or 3, RGB; 0 (default): as the
-                           first one has */
+    int64_t channels; /**< of images in such files: 1, grey, or 3, RGB; 0 (default): 1 if all images
+                           of the part are grey. Parts of one set want the same */
 } rg_dataset_options;
 RG_API rg_dataset_options rg_dataset_options_default(void);
 
@@ -88,8 +88,9 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *    compressed, with .gz after its name; idx4 with channels, too;
  *  - a folder with a folder of PNG, JPEG or WebP files for each class, or with such folders below
  *    train/ and below test/ or val/. Classes are numbered in the order of their names. Images are
- *    made grey or RGB as the first one is: 16 bits are cut to 8, palettes are looked up, what is
- *    transparent becomes black; gamma, colour profiles and orientation are not looked at;
+ *    RGB if one of them has colours: 16 bits are cut to 8, palettes are looked up, what is
+ *    transparent becomes black; JPEG images are turned upright by the orientation in their EXIF
+ *    data; gamma and colour profiles are not looked at. An image has at most 2 * 10^8 pixels;
  *  - a folder with images/, such files, and masks/, PNG files of the same names but for their
  *    endings, or with these below train/ and below test/ or val/ (segmentation). The class of a
  *    pixel is the sample of a grey mask, or the index of a mask with a palette; 255, or 65535 with

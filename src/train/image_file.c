@@ -3,6 +3,7 @@
 /* Images of all formats: headers, pixels, colours, sizes. */
 #include "train/image_file.h"
 #include "train/data_source.h"
+#include "train/exif.h"
 #include "train/jpeg_image.h"
 #include "train/png_image.h"
 #include "train/webp_image.h"
@@ -35,6 +36,21 @@ static bool is_webp(const void *bytes, size_t size)
 
 /* ---- headers ---- */
 
+/* Memory follows from the size of images, which small files may declare. */
+static rg_status check_pixels(rg_extent size)
+{
+    RG_CHECK(size.height * size.width <= RG_IMAGE_PIXELS, RG_UNSUPPORTED,
+             "the image has %lld x %lld pixels; at most %lld in all are supported",
+             (long long)size.height, (long long)size.width, (long long)RG_IMAGE_PIXELS);
+    return RG_OK;
+}
+
+/* As it is seen. */
+static rg_extent size_of_jpeg(const rg_jpeg *jpeg)
+{
+    return rg_exif_turned((rg_extent){ jpeg->height, jpeg->width }, jpeg->orientation);
+}
+
 rg_status rg_image_read_header(const void *bytes, size_t size, uint64_t file_size,
                                rg_image_header *header, bool *more)
 {
@@ -43,19 +59,80 @@ rg_status rg_image_read_header(const void *bytes, size_t size, uint64_t file_siz
     *more = false;
     if (is_jpeg(bytes, size)) {
         RG_TRY(rg_jpeg_header(bytes, size, file_size, &jpeg, more));
-        *header = (rg_image_header){ { jpeg.height, jpeg.width }, jpeg.channels };
-        return RG_OK;
+        *header = (rg_image_header){ size_of_jpeg(&jpeg), jpeg.channels };
+        return check_pixels(header->size);
     }
     if (is_webp(bytes, size)) {
         rg_webp webp;
         RG_TRY(rg_webp_header(bytes, size, file_size, &webp, more));
         *header = (rg_image_header){ { webp.height, webp.width }, 3 };
-        return RG_OK;
+        return check_pixels(header->size);
     }
     RG_CHECK(size >= 1 && ((const unsigned char *)bytes)[0] == 0x89, RG_MALFORMED,
              "this is neither a PNG, a JPEG nor a WebP image");
     RG_TRY(rg_png_header(bytes, size, file_size, &png));
     *header = (rg_image_header){ { png.height, png.width }, png.channels };
+    return check_pixels(header->size);
+}
+
+/* ---- ends ---- */
+
+static const unsigned char png_end[RG_IMAGE_TAIL] = { 0,   0,   0,    0,    'I',  'E',
+                                                      'N', 'D', 0xae, 0x42, 0x60, 0x82 };
+
+/* The bytes that the file of a WebP image must have. */
+static uint64_t webp_size(const unsigned char *at)
+{
+    return 8 +
+           ((uint64_t)at[4] | (uint64_t)at[5] << 8 | (uint64_t)at[6] << 16 | (uint64_t)at[7] << 24);
+}
+
+/* Walks from marker to marker until the image ends. Segments have lengths; the data of a scan goes
+ * on to the next marker, where 0, restarts and filling bytes do not count. */
+static bool jpeg_has_end(const unsigned char *at, size_t size)
+{
+    size_t i = 2;
+    while (i + 1 < size) {
+        const int marker = at[i] == 0xff ? at[i + 1] : 0;
+        if (marker == 0xd9)
+            return true;
+        if (marker == 0 || marker == 0xff)
+            i++;
+        else if (marker == 1 || (marker >= 0xd0 && marker <= 0xd8))
+            i += 2;
+        else if (size - i < 4)
+            break;
+        else
+            i += 2 + ((size_t)at[i + 2] << 8 | at[i + 3]);
+    }
+    return false;
+}
+
+bool rg_image_has_end(const void *start, size_t size, const void *tail, uint64_t file_size)
+{
+    const char *end = tail;
+    if (is_jpeg(start, size))
+        return memcmp(end + RG_IMAGE_TAIL - 2, "\xff\xd9", 2) == 0;
+    if (is_webp(start, size))
+        return webp_size(start) <= file_size;
+    return memcmp(end, png_end, sizeof png_end) == 0;
+}
+
+rg_status rg_image_check_end(const void *bytes, size_t size)
+{
+    rg_png png;
+    if (is_jpeg(bytes, size)) {
+        RG_CHECK(jpeg_has_end(bytes, size), RG_MALFORMED,
+                 "cannot read the JPEG image: the file ends within the image");
+        return RG_OK;
+    }
+    if (is_webp(bytes, size)) {
+        RG_CHECK(webp_size(bytes) <= size, RG_MALFORMED,
+                 "cannot read the WebP image: the file ends within the image");
+        return RG_OK;
+    }
+    RG_TRY(rg_png_begin(&png, bytes, size));
+    rg_png_end(&png);
     return RG_OK;
 }
 
@@ -66,6 +143,7 @@ void rg_decoder_release(rg_decoder *decoder)
     rg_buffer_release(&decoder->bytes);
     rg_buffer_release(&decoder->pixels);
     rg_buffer_release(&decoder->converted);
+    rg_buffer_release(&decoder->turned);
     rg_resizer_release(&decoder->resizer);
 }
 
@@ -110,7 +188,9 @@ static rg_status read_webp(rg_decoder *d, const void *bytes, size_t size, const 
 /* An image whose header was read. */
 typedef struct opened_image {
     enum { PNG, JPEG, WEBP } format;
-    rg_extent size;
+    rg_extent size, seen; /* in the file; turned upright */
+    int orientation;
+    int64_t depth; /* bytes of a pixel while it is decoded, beside those of the result */
     rg_png png;
     rg_jpeg jpeg;
     rg_webp webp;
@@ -121,10 +201,14 @@ static rg_status open_image(const void *bytes, size_t size, opened_image *image)
     bool more;
     *image = (opened_image){ .format = is_jpeg(bytes, size)   ? JPEG
                                        : is_webp(bytes, size) ? WEBP
-                                                              : PNG };
+                                                              : PNG,
+                             .orientation = 1,
+                             .depth = 4 };
     if (image->format == JPEG) {
         RG_TRY(rg_jpeg_header(bytes, size, size, &image->jpeg, &more));
         image->size = (rg_extent){ image->jpeg.height, image->jpeg.width };
+        image->orientation = image->jpeg.orientation;
+        image->depth = image->jpeg.is_progressive ? 6 : 0;
     } else if (image->format == WEBP) {
         RG_TRY(rg_webp_header(bytes, size, size, &image->webp, &more));
         image->size = (rg_extent){ image->webp.height, image->webp.width };
@@ -132,7 +216,8 @@ static rg_status open_image(const void *bytes, size_t size, opened_image *image)
         RG_TRY(rg_png_begin(&image->png, bytes, size));
         image->size = (rg_extent){ image->png.height, image->png.width };
     }
-    return RG_OK;
+    image->seen = rg_exif_turned(image->size, image->orientation);
+    return check_pixels(image->size);
 }
 
 static rg_status read_image(rg_decoder *d, const void *bytes, size_t size,
@@ -143,31 +228,71 @@ static rg_status read_image(rg_decoder *d, const void *bytes, size_t size,
                                    : rg_png_pixels(&image->png, channels, to);
 }
 
-/* Decodes into `to` where no size changes, otherwise into d->pixels. */
-static rg_status decode(rg_decoder *d, const void *bytes, size_t size, const rg_image_form *form,
-                        unsigned char *to)
+/* Upright, into `to`. */
+static rg_status read_turned(rg_decoder *d, const void *bytes, size_t size,
+                             const opened_image *image, int channels, unsigned char *to)
 {
-    opened_image image;
-    RG_TRY(open_image(bytes, size, &image));
-    d->was = image.size;
-    rg_status status = check_size(form, d->was);
-    const bool same = d->was.height == form->size.height && d->was.width == form->size.width;
-    if (status == RG_OK && !same)
-        status = rg_buffer_fit(&d->pixels, (size_t)(d->was.height * d->was.width * form->channels));
-    if (status == RG_OK)
-        status = read_image(d, bytes, size, &image, form->channels, same ? to : d->pixels.data);
-    if (image.format == PNG)
-        rg_png_end(&image.png);
+    if (image->orientation == 1)
+        return read_image(d, bytes, size, image, channels, to);
+    RG_TRY(rg_buffer_fit(&d->turned, (size_t)(image->size.height * image->size.width * channels)));
+    RG_TRY(read_image(d, bytes, size, image, channels, d->turned.data));
+    rg_exif_turn(d->turned.data, image->size, channels, image->orientation, to);
+    return RG_OK;
+}
+
+/* Straight into `to` where no size changes, otherwise by d->pixels. */
+static rg_status read_resized(rg_decoder *d, const void *bytes, size_t size,
+                              const opened_image *image, const rg_image_form *form,
+                              unsigned char *to)
+{
+    const rg_extent was = image->seen;
+    if (was.height == form->size.height && was.width == form->size.width)
+        return read_turned(d, bytes, size, image, form->channels, to);
+    RG_TRY(rg_buffer_fit(&d->pixels, (size_t)(was.height * was.width * form->channels)));
+    RG_TRY(read_turned(d, bytes, size, image, form->channels, d->pixels.data));
+    return rg_resize_cover(&d->resizer, d->pixels.data, was, form->channels, to, form->size);
+}
+
+/* A thread does not keep the memory of a large image. */
+static void shrink(rg_buffer *buffer)
+{
+    enum { KEPT_BYTES = 1 << 22 };
+    if (buffer->capacity > KEPT_BYTES)
+        rg_buffer_release(buffer);
+}
+
+static rg_status decode(rg_decoder *d, const void *bytes, size_t size, const opened_image *image,
+                        const rg_image_form *form, unsigned char *to)
+{
+    const int64_t copies = image->orientation == 1 ? 1 : 2;
+    const int64_t pixels = image->size.height * image->size.width;
+    const uint64_t needed = (uint64_t)(pixels * (copies * form->channels + image->depth));
+    if (d->budget != NULL)
+        rg_decode_budget_take(d->budget, needed);
+    const rg_status status = read_resized(d, bytes, size, image, form, to);
+    shrink(&d->pixels);
+    shrink(&d->converted);
+    shrink(&d->turned);
+    shrink(&d->resizer.rows);
+    if (d->budget != NULL)
+        rg_decode_budget_give(d->budget, needed);
     return status;
 }
 
 rg_status rg_image_decode(rg_decoder *d, const void *bytes, size_t size, const rg_image_form *form,
                           unsigned char *to)
 {
-    RG_TRY(decode(d, bytes, size, form, to));
-    if (d->was.height == form->size.height && d->was.width == form->size.width)
-        return RG_OK;
-    return rg_resize_cover(&d->resizer, d->pixels.data, d->was, form->channels, to, form->size);
+    opened_image image;
+    rg_status status = open_image(bytes, size, &image);
+    if (status == RG_OK) {
+        d->was = image.seen;
+        status = check_size(form, d->was);
+    }
+    if (status == RG_OK)
+        status = decode(d, bytes, size, &image, form, to);
+    if (image.format == PNG)
+        rg_png_end(&image.png);
+    return status;
 }
 
 rg_status rg_decoder_read(rg_decoder *d, int file, uint64_t at, uint64_t size)

@@ -34,6 +34,12 @@ void rg_items_destroy(rg_items *items); /* NULL is allowed */
 rg_status rg_items_add_file(rg_items *items, const char *name);
 rg_status rg_items_add(rg_items *items, rg_item item);
 
+/* Reads the header of an image. Checks an image without decoding it: its header, its size, and that
+ * its end is there; decoder->was is its size then. */
+rg_status rg_items_read_header(const rg_items *items, size_t index, rg_decoder *decoder,
+                               rg_image_header *header);
+rg_status rg_items_check(const rg_items *items, size_t index, rg_decoder *decoder);
+
 /* Decodes an image, (h, w, c) of items->form. Sentences name its file. */
 rg_status rg_items_decode(const rg_items *items, size_t index, rg_decoder *decoder,
                           unsigned char *to);

@@ -3,6 +3,7 @@
 /* JPEG images. Errors of libjpeg come back by longjmp; warnings that mean lost pixels are errors,
  * others are ignored, as other programs do. */
 #include "train/jpeg_image.h"
+#include "train/exif.h"
 
 #if RG_HAVE_JPEG
 #include <setjmp.h>
@@ -133,8 +134,11 @@ rg_status rg_jpeg_header(const void *bytes, size_t size, uint64_t file_size, rg_
         begin(&d, &source, bytes, size);
         (void)jpeg_read_header(&d.info, TRUE);
         status = check_header(&d, file_size);
-        *jpeg = (rg_jpeg){ d.info.image_height, d.info.image_width,
-                           d.info.num_components == 1 ? 1 : 3 };
+        *jpeg = (rg_jpeg){ .height = d.info.image_height,
+                           .width = d.info.image_width,
+                           .channels = d.info.num_components == 1 ? 1 : 3,
+                           .orientation = rg_exif_orientation(bytes, size),
+                           .is_progressive = d.info.progressive_mode };
     } else {
         *more = d.at_end && size < file_size;
         status = rg_fail(RG_MALFORMED, "cannot read the JPEG image: %s", d.text);

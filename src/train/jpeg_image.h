@@ -7,8 +7,10 @@
 #include "core/memory.h"
 
 typedef struct rg_jpeg {
-    int64_t height, width;
-    int channels; /* 1 or 3 */
+    int64_t height, width; /* in the file */
+    int channels;          /* 1 or 3 */
+    int orientation;       /* 1 to 8, as EXIF counts; 1: upright */
+    bool is_progressive;
 } rg_jpeg;
 
 /* Reads the header. `size` bytes are there of a file with `file_size`: where they end within the

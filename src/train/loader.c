@@ -354,6 +354,7 @@ static rg_status make_worker(rg_loader *loader, rg_loader_worker *w)
 {
     const rg_dataset *set = loader->set;
     w->loader = loader;
+    w->decoder.budget = &loader->budget;
     RG_TRY(rg_allocate(memory, set->image_bytes, (void **)&w->changed));
     RG_TRY(rg_allocate(memory, (size_t)set->info.width * sizeof *w->columns, (void **)&w->columns));
     if (!in_memory(set))
@@ -395,6 +396,7 @@ static rg_status start_threads(rg_loader *loader)
     sigfillset(&all);
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->changed, NULL);
+    rg_decode_budget_begin(&loader->budget);
     loader->has_lock = true;
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (loader->threads < count) {
@@ -453,6 +455,7 @@ static void end_threads(rg_loader *loader)
     if (loader->has_lock) {
         pthread_mutex_destroy(&loader->lock);
         pthread_cond_destroy(&loader->changed);
+        rg_decode_budget_end(&loader->budget);
     }
 }
 

@@ -43,6 +43,7 @@ struct rg_loader {
     rg_loader_worker workers[RG_LOADER_THREADS];
     int32_t threads; /* that were started */
     bool has_lock;
+    rg_decode_budget budget; /* of all threads */
 
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;

@@ -411,6 +411,19 @@ static rg_status end_epoch(watcher *w)
     return rg_history_add_epoch(&w->t->history, &epoch);
 }
 
+/* A batch cannot be made: those before it are finished, so that the trainer can be saved. Ranks of
+ * a group end together. */
+static rg_status stop_at_bad_batch(watcher *w, rg_status status)
+{
+    char text[512];
+    if (rg_group_size(w->t->desc.group) > 1)
+        return status;
+    snprintf(text, sizeof text, "%s", rg_error_text());
+    RG_TRY(finish_batches(w));
+    RG_TRY(check_parameters(w->t));
+    return rg_fail(status, "%s", text);
+}
+
 /* The rest of an epoch, or less if stopped. */
 static rg_status train_epoch(watcher *w)
 {
@@ -424,7 +437,9 @@ static rg_status train_epoch(watcher *w)
         const int64_t left = t->images - s->position;
         const int64_t whole = left < t->desc.batch ? left : t->desc.batch;
         t->rate = rg_trainer_desc_rate(&t->desc, rg_stepper_steps(t->stepper), t->steps);
-        RG_TRY(rg_loader_next(t->loader, &batch));
+        const rg_status status = rg_loader_next(t->loader, &batch);
+        if (status != RG_OK)
+            return stop_at_bad_batch(w, status);
         rg_stepper_ask_stop(t->stepper, w->is_asked);
         RG_TRY(rg_stepper_step(t->stepper, batch.images,
                                batch.values != NULL ? batch.values : batch.labels, whole, t->rate,

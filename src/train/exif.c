@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copyright The retrograde authors */
+/* The orientation of a photograph. A JPEG file begins with segments; the one of EXIF holds a TIFF
+ * file, whose first directory has an entry of 12 bytes for each property: tag, type, count, value.
+ * Whatever is not as it must be means orientation 1: other programs do not refuse such files
+ * either.
+ */
+#include "train/exif.h"
+
+#include <string.h>
+
+/* ---- reading ---- */
+
+typedef struct tiff {
+    const unsigned char *data;
+    size_t size;
+    bool is_big; /* the highest byte of a number is first */
+} tiff;
+
+/* A number of `count` bytes; 0 where they are not there. */
+static uint32_t number_at(const tiff *t, size_t at, int count)
+{
+    uint32_t value = 0;
+    if (at > t->size || t->size - at < (size_t)count)
+        return 0;
+    for (int i = 0; i < count; i++)
+        value |= (uint32_t)t->data[at + (size_t)i] << 8 * (t->is_big ? count - 1 - i : i);
+    return value;
+}
+
+static int find_orientation(const tiff *t)
+{
+    enum { TAG = 0x0112, SHORT = 3, LONG = 4, ENTRY = 12 };
+    const size_t directory = number_at(t, 4, 4);
+    const size_t count = number_at(t, directory, 2);
+    for (size_t i = 0; i < count; i++) {
+        const size_t at = directory + 2 + i * ENTRY;
+        if (number_at(t, at, 2) != TAG)
+            continue;
+        const uint32_t type = number_at(t, at + 2, 2);
+        const uint32_t value = number_at(t, at + 8, type == LONG ? 4 : 2);
+        const bool valid = (type == SHORT || type == LONG) && value >= 1 && value <= 8;
+        return valid ? (int)value : 1;
+    }
+    return 1;
+}
+
+static int read_segment(const unsigned char *data, size_t size)
+{
+    static const unsigned char exif[6] = { 'E', 'x', 'i', 'f', 0, 0 };
+    if (size < sizeof exif + 8 || memcmp(data, exif, sizeof exif) != 0)
+        return 0;
+    tiff t = { data + sizeof exif, size - sizeof exif, data[sizeof exif] == 'M' };
+    const bool known = memcmp(t.data, "II*\0", 4) == 0 || memcmp(t.data, "MM\0*", 4) == 0;
+    return known ? find_orientation(&t) : 1;
+}
+
+int rg_exif_orientation(const void *bytes, size_t size)
+{
+    enum { APP1 = 0xe1, SCAN = 0xda, END = 0xd9 };
+    const unsigned char *const at = bytes;
+    for (size_t i = 2; i < size && size - i >= 4 && at[i] == 0xff;) {
+        const int marker = at[i + 1];
+        const size_t length = (size_t)at[i + 2] << 8 | at[i + 3];
+        if (marker == 0xff) {
+            i++;
+            continue;
+        }
+        if (marker == SCAN || marker == END || length < 2 || length > size - i - 2)
+            break;
+        const int found = marker == APP1 ? read_segment(at + i + 4, length - 2) : 0;
+        if (found != 0)
+            return found;
+        i += 2 + length;
+    }
+    return 1;
+}
+
+/* ---- turning ---- */
+
+/* From 5 on rows become columns. */
+rg_extent rg_exif_turned(rg_extent size, int orientation)
+{
+    return orientation >= 5 ? (rg_extent){ size.width, size.height } : size;
+}
+
+RG_INLINE void turn(const unsigned char *from, rg_extent size, int orientation, unsigned char *to,
+                    const size_t channels)
+{
+    const rg_extent turned = rg_exif_turned(size, orientation);
+    const bool swapped = orientation >= 5;
+    const bool from_right =
+        orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+    const bool from_below =
+        orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+    for (int64_t r = 0; r < turned.height; r++) {
+        for (int64_t c = 0; c < turned.width; c++, to += channels) {
+            const int64_t row = swapped ? c : r, column = swapped ? r : c;
+            const int64_t y = from_below ? size.height - 1 - row : row;
+            const int64_t x = from_right ? size.width - 1 - column : column;
+            memcpy(to, from + (size_t)(y * size.width + x) * channels, channels);
+        }
+    }
+}
+
+void rg_exif_turn(const unsigned char *from, rg_extent size, int64_t channels, int orientation,
+                  unsigned char *to)
+{
+    if (channels == 3)
+        turn(from, size, orientation, to, 3);
+    else
+        turn(from, size, orientation, to, (size_t)channels);
+}
