@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct request {
     rg_use_request use;
@@ -45,9 +46,11 @@ static rg_status read_trained(const char *path, evaluation *e)
     RG_PASS(rg_checkpoint_inspect(path, &checkpoint));
     e->trained = rg_train_defaults();
     e->trained.data = NULL;
-    if (rg_checkpoint_get_info(checkpoint, &info) == RG_OK &&
-        (info.network.channels == 1 || info.network.channels == 3))
-        e->trained.channels = info.network.channels;
+    if (rg_checkpoint_get_info(checkpoint, &info) == RG_OK) {
+        e->trained.splits_always = info.train_images == 0;
+        if (info.network.channels == 1 || info.network.channels == 3)
+            e->trained.channels = info.network.channels;
+    }
     e->kept = strdup(rg_checkpoint_options(checkpoint));
     rg_checkpoint_close(checkpoint);
     if (e->kept == NULL)
@@ -65,6 +68,12 @@ static rg_status open_own(evaluation *e)
         e->set = data.test;
         data.test = NULL;
         e->part = "test";
+        if (rg_trainer_check_set(e->network, data.train) == RG_OK &&
+            rg_trainer_check_images(e->network, data.train) != RG_OK)
+            fprintf(stderr,
+                    "retrograde: %s: %s; images that it has learned from may be among the test "
+                    "images\n",
+                    e->data, rg_error_text());
     } else if (status == RG_IO) {
         status = rg_fails(status,
                           "%s. The network was trained with this data; name other data with "
@@ -80,13 +89,21 @@ static rg_status open_other(const request *q, evaluation *e)
 {
     rg_dataset_options options;
     RG_PASS(rg_train_data_options(&e->trained, &options));
-    RG_PASS(rg_open_test_part(e->data, &options, &e->set));
+    RG_PASS(rg_open_part(e->data, RG_DATASET_TEST, &options, &e->set));
     e->part = e->set != NULL ? "test" : "train";
     if (e->set != NULL)
         return RG_OK;
     fprintf(q->use.json ? stderr : stdout, "%s has no test part; the training part is evaluated\n",
             e->data);
     return rg_dataset_open_with(e->data, RG_DATASET_TRAIN, &options, &e->set);
+}
+
+/* Whether two names are of one file or folder, or of one set without files. */
+static bool is_same_data(const char *a, const char *b)
+{
+    struct stat x, y;
+    const bool files = stat(a, &x) == 0 && stat(b, &y) == 0;
+    return strcmp(a, b) == 0 || (files && x.st_dev == y.st_dev && x.st_ino == y.st_ino);
 }
 
 static rg_status open_set(const char *path, const request *q, evaluation *e)
@@ -96,7 +113,7 @@ static rg_status open_set(const char *path, const request *q, evaluation *e)
     if (e->data == NULL)
         return rg_fails(RG_INVALID_ARGUMENT,
                         "%s: the checkpoint does not name its data; name it with --data", path);
-    const bool own = e->trained.data != NULL && strcmp(e->data, e->trained.data) == 0;
+    const bool own = e->trained.data != NULL && is_same_data(e->data, e->trained.data);
     return own ? open_own(e) : open_other(q, e);
 }
 

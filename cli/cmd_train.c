@@ -91,6 +91,7 @@ static rg_status read_kept(rg_train_request *request, char **kept)
     *kept = strdup(rg_checkpoint_options(checkpoint));
     rg_checkpoint_close(checkpoint);
     request->channels = status == RG_OK ? info.network.channels : 0;
+    request->splits_always = status == RG_OK && info.train_images == 0;
     if (request->channels != 1 && request->channels != 3)
         request->channels = 0;
     if (*kept == NULL)

@@ -59,14 +59,17 @@ rg_status rg_train_data_open(const rg_train_request *q, rg_train_data *data)
     RG_PASS(rg_train_data_options(q, &options));
     RG_PASS(rg_dataset_open_with(q->data, RG_DATASET_TRAIN, &options, &data->train));
     RG_PASS(follow(data->train, &options));
-    RG_PASS(rg_open_test_part(q->data, &options, &data->test));
+    RG_PASS(rg_open_part(q->data, RG_DATASET_TEST, &options, &data->test));
+    if (q->validation > 0 && !q->splits_always)
+        RG_PASS(rg_open_part(q->data, RG_DATASET_VALIDATION, &options, &data->validation));
+    data->has_validation_part = data->validation != NULL;
     data->has_test_part = data->test != NULL;
     if (!data->has_test_part)
         RG_PASS(hold_back(q, RG_TRAIN_TEST_FRACTION, (uint64_t)q->seed, &data->train, &data->test));
     if (data->test == NULL)
         return rg_fails(RG_INVALID_ARGUMENT,
                         "%s: there are too few images for training and testing", q->data);
-    if (q->validation > 0)
+    if (q->validation > 0 && data->validation == NULL)
         RG_PASS(
             hold_back(q, q->validation, (uint64_t)q->seed + 1, &data->train, &data->validation));
     return RG_OK;

@@ -125,7 +125,8 @@ static size_t step_options(rg_train_request *q, rg_option *table)
         { "drop-every", RG_OPTION_COUNT, &q->drop_every, "N",
           "schedule step: epochs between drops (default 2)" },
         { "validation", RG_OPTION_REAL, &q->validation, "X",
-          "fraction of the training data that chooses the best epoch (default 0.1)" },
+          "fraction of the training data that chooses the best epoch, unless the data has a part for "
+          "validation (default 0.1); 0: none" },
         { "patience", RG_OPTION_COUNT, &q->patience, "N",
           "stop after N epochs without a higher validation accuracy; 0 (default): never" },
         { "shift", RG_OPTION_COUNT, &q->shift, "N",

@@ -13,7 +13,8 @@ typedef struct rg_train_request {
     const char *device, *out, *resume, *mpi;
     int64_t threads, workers, memory, stop;
     bool json, help;
-    int64_t channels; /* of images in files; 0: as the first one has */
+    int64_t channels;   /* of images in files; 0: by the images */
+    bool splits_always; /* as older versions did, which used no validation part */
     /* kept in checkpoints */
     const char *data, *size, *model, *dtype, *optimizer, *schedule, *loss;
     const char *weights, *head, *freeze, *rates, *normalize;

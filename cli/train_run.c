@@ -29,12 +29,14 @@ static rg_status open_data(rg_train_run *run)
         q->data = "glyphs";
         status = rg_train_data_open(q, &run->data);
     }
-    if (status == RG_INVALID_ARGUMENT && run->size[0] != 0)
+    if (status == RG_UNSUPPORTED && run->size[0] != 0)
         return rg_fails(status, "%s; %s takes images of %s", rg_failure(), q->model, run->size);
     RG_PASS(status);
     if (!run->data.has_test_part)
         rg_show_say(&run->show, "%s has no test part; %g %% of its images are used for testing",
                     q->data, 100 * RG_TRAIN_TEST_FRACTION);
+    if (run->data.has_validation_part)
+        rg_show_say(&run->show, "%s has a validation part, which chooses the best epoch", q->data);
     if (run->data.validation == NULL && q->validation > 0)
         rg_show_say(&run->show, "%s: there are too few images for validation", q->data);
     return RG_OK;
@@ -78,9 +80,13 @@ static rg_status resume_trainer(rg_train_run *run, const rg_trainer_desc *desc)
     const rg_status status =
         rg_trainer_resume(run->device, run->request->resume, run->data.train, desc, &run->trainer);
     run->good = run->request->resume;
-    return status != RG_INVALID_ARGUMENT /* where the data does not fit */
-               ? status
-               : rg_fails(status, "%s: %s", run->request->data, rg_error_text());
+    if (status != RG_INVALID_ARGUMENT) /* where the data does not fit */
+        return status;
+    const char *why = strstr(rg_error_text(), "training images") == NULL ? ""
+                      : run->data.has_test_part && run->request->validation == 0
+                          ? ""
+                          : "; --seed, --validation and the files must be as before";
+    return rg_fails(status, "%s: %s%s", run->request->data, rg_error_text(), why);
 }
 
 /* ---- creation ---- */

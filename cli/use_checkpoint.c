@@ -82,10 +82,11 @@ rg_status rg_used_network_open(const char *path, const rg_use_request *q, rg_tra
     return status;
 }
 
-rg_status rg_open_test_part(const char *data, const rg_dataset_options *options, rg_dataset **set)
+rg_status rg_open_part(const char *data, rg_dataset_part part, const rg_dataset_options *options,
+                       rg_dataset **set)
 {
     *set = NULL;
-    const rg_status status = rg_dataset_open_with(data, RG_DATASET_TEST, options, set);
+    const rg_status status = rg_dataset_open_with(data, part, options, set);
     return status == RG_INVALID_ARGUMENT ? RG_OK : status; /* that, and nothing else, is missing */
 }
 

@@ -33,7 +33,8 @@ rg_status rg_used_network_open(const char *path, const rg_use_request *request,
 bool rg_is_onnx(const char *path);
 
 /* Opens the test part of a data set; *set is NULL where it has none. */
-rg_status rg_open_test_part(const char *data, const rg_dataset_options *options, rg_dataset **set);
+rg_status rg_open_part(const char *data, rg_dataset_part part, const rg_dataset_options *options,
+                       rg_dataset **set);
 
 /* Whether the network takes a set; `data` begins the sentence. */
 rg_status rg_check_part(const rg_trainer *trainer, const rg_dataset *set, const char *data);

@@ -172,7 +172,7 @@ static void test_paths(void)
     EXPECT_FAILS(open_it("missing", RG_DATASET_TRAIN), RG_IO, "missing: cannot be opened");
     EXPECT_FAILS(rg_dataset_open(NULL, RG_DATASET_TRAIN, &opened), RG_INVALID_ARGUMENT, "path");
     EXPECT_FAILS(rg_dataset_open("x", RG_DATASET_TRAIN, NULL), RG_INVALID_ARGUMENT, "set");
-    EXPECT_FAILS(rg_dataset_open("x", (rg_dataset_part)2, &opened), RG_INVALID_ARGUMENT, "part 2");
+    EXPECT_FAILS(rg_dataset_open("x", (rg_dataset_part)3, &opened), RG_INVALID_ARGUMENT, "part 3");
     EXPECT_FAILS(rg_dataset_get_info(NULL, NULL), RG_INVALID_ARGUMENT, "set is NULL");
     EXPECT(rg_dataset_image(NULL, 0) == NULL && rg_dataset_label(NULL, 0) == -1);
     EXPECT(strcmp(rg_dataset_class_name(NULL, 0), "") == 0);

@@ -211,7 +211,7 @@ class Mixed(Case):
         write(os.path.join(self.data, "car", "notes.txt"), b"x")
         _, errors = run(*self.train())
         self.assertIn("the class empty has no images", errors)
-        self.assertIn("1 files are skipped", errors)
+        self.assertIn("1 file is skipped, because it is not", errors)
         for name in ("bird", "car", "empty"):
             shutil.rmtree(os.path.join(self.data, name))
         self.assertIn("only one class, tree", run(*self.train(out="one"))[1])
@@ -265,7 +265,7 @@ class Mixed(Case):
             file.write("conv 64 window=3 padding.policy=same\npool window=16 stride=16\ndense classes\n")
         run("train", "--data", self.data, "--model", self.path("wide.txt"), "--size", "160", "--batch", "4", "--epochs", "1",
             "--out", self.path("out"), "--validation", "0")  # fmt: skip
-        os.symlink(self.data, self.path("all"))  # other data than that of the run
+        shutil.copytree(self.data, self.path("all"))  # other data than that of the run
         whole = start("eval", self.path("out"), "--data", self.path("all"), "--json")
         output = whole.stdout.read()
         whole.stdout.close()
@@ -275,6 +275,120 @@ class Mixed(Case):
         self.assertEqual(status, 0)
         self.assertIn('"images":65', output)
         self.assertLess(used.ru_maxrss, 300000)
+
+    # ---- folders as people have them ----
+
+    def photos(self, folder, count=6, classes="ab", start=0):
+        for k, name in enumerate(classes):
+            os.makedirs(os.path.join(folder, name), exist_ok=True)
+            for i in range(start, start + count):
+                write_png(os.path.join(folder, name, "%02d.png" % i), 6, 6, bytes((9 * i % 90 + 90 * k,) * 36))
+
+    def learn(self, *words, data="set", out="out", status=0):
+        return run("train", "--data", self.path(data), "--model", "mlp", "--epochs", "2", "--out", self.path(out), *words,
+                   status=status)  # fmt: skip
+
+    def test_parts(self):
+        """val/ chooses the best epoch where there is test/, and is the test part where there is none."""
+        self.photos(self.path("set", "train"), 20)
+        for name in ("val", "valid", "validation"):
+            self.photos(self.path("set", name), 3)
+            output, _ = self.learn(out="alone-" + name)
+            self.assertIn("36 images for training, 4 for validation, 6 for testing", output)
+            self.photos(self.path("set", "test"), 5)
+            output, _ = self.learn(out="both-" + name)
+            self.assertIn("has a validation part, which chooses the best epoch", output)
+            self.assertIn("40 images for training, 6 for validation, 10 for testing", output)
+            self.assertIn("10 test images", run("eval", self.path("both-" + name))[0])
+            output, _ = self.learn("--validation", "0", out="none-" + name)
+            self.assertIn("40 images for training, 10 for testing", output)
+            shutil.rmtree(self.path("set", name))
+            shutil.rmtree(self.path("set", "test"))
+        self.photos(self.path("set", "val"), 3)
+        os.makedirs(self.path("set", "test"))
+        shutil.copy(self.path("set", "val", "a", "00.png"), self.path("set", "test"))
+        output, errors = self.learn(out="unlabelled")
+        self.assertIn("6 for testing", output)
+        self.assertEqual(errors.count("set/test: passed over, because it has no folder for each class\n"), 1, errors)
+
+    def test_parts_of_arrays_and_shards(self):
+        for name in ("train", "test", "val"):
+            with tarfile.open(self.path(name + "-0.tar"), "w") as tar:
+                for i in range(20 if name == "train" else 5 if name == "test" else 3):
+                    write_png(self.path("one.png"), 4, 4, bytes((i,) * 16))
+                    for end, data in (("png", read(self.path("one.png"))), ("cls", b"%d" % (i % 2))):
+                        info = tarfile.TarInfo("%d.%s" % (i, end))
+                        info.size = len(data)
+                        tar.addfile(info, io.BytesIO(data))
+        self.assertIn("20 images for training, 3 for validation, 5 for testing", self.learn(data="", out="shards")[0])
+        folder = train_case.write_arrays(self.path("arrays"), [0, 1, 2, 3] * 5)
+        for letter in "xy":
+            shutil.copy(os.path.join(folder, letter + "_test.npy"), os.path.join(folder, letter + "_val.npy"))
+        self.assertIn("20 images for training, 4 for validation, 4 for testing", self.learn(data="arrays", out="first")[0])
+        os.remove(os.path.join(folder, "y_test.npy"))
+        output, errors = self.learn(data="arrays", out="second")
+        self.assertIn("18 images for training, 2 for validation, 4 for testing", output)
+        self.assertIn("x_test.npy is passed over, because there is no y_test.npy", errors)
+
+    def test_other_images(self):
+        """Another split or other files would put test images into training."""
+        self.photos(self.path("set"), 30)
+        self.learn("--stop", "1")
+        resume = ("train", "--resume", self.checkpoint("out"))
+        self.refuses(*resume, "--seed", "9", "--validation", "0", says="there are 54 training images, but the network was trained with 49")
+        _, errors = run(*resume, "--seed", "9", status=1)
+        self.assertIn("the training images are not those that the network was trained with; --seed", errors)
+        self.photos(self.path("set"), 1, start=30)
+        _, errors = run(*resume, status=1)
+        self.assertIn("the network was trained with 49", errors)
+        os.remove(self.path("set", "a", "30.png"))
+        os.remove(self.path("set", "b", "30.png"))
+        run(*resume)
+        self.assertEqual(run("eval", self.path("out"))[1], "")
+        os.rename(self.path("set", "b", "00.png"), self.path("set", "b", "40.png"))
+        _, errors = run("eval", self.path("out"))
+        self.assertIn("images that it has learned from may be among the test images", errors)
+
+    def test_own_data_by_other_names(self):
+        """However the folder is named, eval repeats the test of the training."""
+        self.photos(self.path("set"), 30)
+        self.learn()
+        own = run("eval", self.path("out"), "--json")[0].split(",", 1)[1]
+        for name in ("set/", "./set", "set/../set", self.path("set")):
+            output, _ = run("eval", self.path("out"), "--json", "--data", name, cwd=self.folder)
+            self.assertEqual(output.split(",", 1)[1], own)
+
+    def test_stray(self):
+        """What lies beside the classes does not take over the set; what is not used is named."""
+        self.photos(self.path("set"), 10)
+        os.makedirs(self.path("set", "a", "deep", "er"))
+        for name in ("a/deep/x.png", "a/deep/er/y.png", "loose.png"):
+            shutil.copy(self.path("set", "a", "00.png"), self.path("set", name))
+        for name in ("__MACOSX", "@eaDir", ".git"):
+            shutil.copytree(self.path("set", "b"), self.path("set", name))
+        write(self.path("set", "photos.tar"), b"x" * 1024)
+        write(self.path("set", "y.npy"), b"x")
+        output, errors = self.learn()
+        self.assertIn("18 images for training, 2 for validation, 2 for testing, 2 classes", output)
+        self.assertIn("1 image is beside the folders of the classes", errors)
+        for name in ("1", "2", "3"):
+            os.symlink(self.path("gone"), self.path("set", "b", "link%s.png" % name))
+        _, errors = self.learn(out="links", status=1)
+        for name in ("1", "2", "3"):
+            self.assertIn("link%s.png: cannot be opened" % name, errors)
+        self.assertIn("3 of 25 images cannot be used", errors)
+
+    def test_one_class(self):
+        train_case.write_arrays(self.path("arrays"), [2] * 20)
+        self.assertIn("arrays: there is only one class, 2; a network learns nothing", self.learn(data="arrays")[1])
+
+    def test_no_data_sets(self):
+        for name, says in (("x.tar.gz", "packed tar files are not read"), ("x.csv", "numpy.savez"),
+                           ("x.jpg", "this is neither a folder, a tar file nor an NPZ file")):  # fmt: skip
+            write(self.path(name), b"some text, 1, 2")
+            _, errors = self.learn(data=name, status=1)
+            self.assertIn(name + ": ", errors)
+            self.assertIn(says, errors)
 
     # ---- tar files ----
 

@@ -38,6 +38,7 @@ typedef struct rg_checkpoint_info {
     /** Of each channel of the training set: what the network takes is (x - mean) / deviation, where
      *  pixels of u8 count as 0 to 1. */
     double mean[RG_DATASET_CHANNELS], deviation[RG_DATASET_CHANNELS];
+    int64_t train_images; /**< that it was trained with; 0 in checkpoints of older versions */
 } rg_checkpoint_info;
 
 /** Opens a file, reads everything but its tensors, and checks their shapes against the model. On

@@ -40,7 +40,11 @@ extern "C" {
  * is immutable and may be used from any thread. */
 typedef struct rg_dataset rg_dataset;
 
-typedef enum rg_dataset_part { RG_DATASET_TRAIN, RG_DATASET_TEST } rg_dataset_part;
+typedef enum rg_dataset_part {
+    RG_DATASET_TRAIN,
+    RG_DATASET_TEST,      /**< the validation part of a set that has no test part */
+    RG_DATASET_VALIDATION /**< only where there is a test part, too */
+} rg_dataset_part;
 
 /** What a network learns of each image. */
 typedef enum rg_target_kind {
@@ -87,20 +91,23 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *    train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each perhaps
  *    compressed, with .gz after its name; idx4 with channels, too;
  *  - a folder with a folder of PNG, JPEG or WebP files for each class, or with such folders below
- *    train/ and below test/ or val/. Classes are numbered in the order of their names. Images are
- *    RGB if one of them has colours: 16 bits are cut to 8, palettes are looked up, what is
- *    transparent becomes black; JPEG images are turned upright by the orientation in their EXIF
- *    data; gamma and colour profiles are not looked at. An image has at most 2 * 10^8 pixels;
+ *    train/ and below test/ or val/ (valid/, validation/), or both. Images may lie in folders
+ *    below those of the classes. A test/ without folders of classes is passed over. Classes are
+ * numbered in the order of their names. Images are RGB if one of them has colours: 16 bits are cut
+ * to 8, palettes are looked up, what is transparent becomes black; JPEG images are turned upright
+ * by the orientation in their EXIF data; gamma and colour profiles are not looked at. An image has
+ * at most 2 * 10^8 pixels;
  *  - a folder with images/, such files, and masks/, PNG files of the same names but for their
- *    endings, or with these below train/ and below test/ or val/ (segmentation). The class of a
+ *    endings, or with these below train/, test/, val/ as above (segmentation). The class of a
  *    pixel is the sample of a grey mask, or the index of a mask with a palette; 255, or 65535 with
  *    16 bits, marks pixels that are ignored, unless all masks have 0 and 255 alone: then 255 is
  *    class 1. A mask has the size of its image and is resized with it, to the nearest pixel.
  *    classes.txt, if there, names the classes, one a line;
  *  - a tar file, or a folder of tar files, in the layout of WebDataset: members of one name up to
  *    its first dot make a sample, an image (name.jpg, name.jpeg, name.png, name.webp) and the
- *    number of its class (name.cls). Files whose names begin with test or val are the test part;
- *  - an NPZ file, or a folder of NPY files, with x and y, or with x_train, y_train, x_test, y_test:
+ *    number of its class (name.cls). Files whose names begin with test or val are those parts;
+ *  - an NPZ file, or a folder of NPY files, with x and y, or with x_train, y_train, x_test, y_test,
+ *    x_val, y_val:
  *    x (n, h, w, c), (n, h, w), (n, w) or (n), of u1, or of f2, f4, f8, which become f32; of more
  *    dimensions the first is h, the last is c, and those between make one. y of u1, i4, i8 is a
  *    class (n) or (n, 1), labels of 0 and 1 (n, classes), or a mask (n, h, w); y of f2, f4, f8

@@ -242,6 +242,10 @@ RG_API int64_t rg_trainer_parameters(const rg_trainer *trainer);
  *  count, unless they are the numbers of the classes. */
 RG_API rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_dataset *set);
 
+/** RG_INVALID_ARGUMENT if a set is not the one that the network was trained with: of image files
+ *  names and labels count, of arrays all numbers. RG_OK for checkpoints that do not tell. */
+RG_API rg_status rg_trainer_check_images(const rg_trainer *trainer, const rg_dataset *set);
+
 /** How good a network is on a set. */
 typedef struct rg_trainer_result {
     int64_t images, right; /**< of the set; of these, those that are classified correctly */

@@ -81,7 +81,8 @@ rg_status rg_checkpoint_get_info(const rg_checkpoint *checkpoint, rg_checkpoint_
                                   .epochs = s->epoch,
                                   .steps = s->steps,
                                   .best_epoch = s->best_epoch,
-                                  .best_accuracy = s->best_accuracy };
+                                  .best_accuracy = s->best_accuracy,
+                                  .train_images = s->set_images };
     info->network.size = sizeof info->network;
     memcpy(info->mean, s->mean, sizeof info->mean);
     memcpy(info->deviation, s->deviation, sizeof info->deviation);

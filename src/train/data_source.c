@@ -33,6 +33,22 @@ rg_status rg_regular_open(const char *path, int *file, uint64_t *size)
     return RG_OK;
 }
 
+static const char *kind_of(mode_t mode)
+{
+    return S_ISDIR(mode)    ? "a folder"
+           : S_ISFIFO(mode) ? "a pipe"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
+}
+
+rg_status rg_image_open(const char *path, int *file, uint64_t *size)
+{
+    struct stat info;
+    RG_CHECK(stat(path, &info) != 0 || S_ISREG(info.st_mode), RG_IO, "this is %s, not an image",
+             kind_of(info.st_mode));
+    return rg_regular_open(path, file, size);
+}
+
 void rg_regular_close(int file)
 {
     if (file >= 0)

@@ -45,6 +45,7 @@ uint64_t rg_source_most(const rg_source *source);
 /* Opens a regular file; pipes and the like, which could block, are refused. -1 on failure. */
 rg_status rg_regular_open(const char *path, int *file, uint64_t *size);
 void rg_regular_close(int file);
+rg_status rg_image_open(const char *path, int *file, uint64_t *size); /* in words for images */
 
 /* Reads exactly these bytes, or fails. */
 rg_status rg_regular_read(int file, uint64_t at, void *to, size_t size);

@@ -41,6 +41,7 @@ void rg_dataset_destroy(rg_dataset *set)
     rg_release(memory, set->labels, count * targets * sizeof *set->labels);
     rg_release(memory, set->values, count * targets * sizeof *set->values);
     rg_release(memory, set->names, set->name_bytes);
+    rg_release(memory, set->files, count * sizeof *set->files);
     rg_items_destroy(set->items);
     rg_release(memory, set, sizeof *set);
 }
@@ -110,8 +111,24 @@ rg_status rg_dataset_name(rg_dataset *set, int32_t classes, const char *const na
 
 rg_status rg_dataset_no_part(rg_dataset_part part)
 {
-    return rg_fail(RG_INVALID_ARGUMENT, "has no %s part",
-                   part == RG_DATASET_TEST ? "test" : "train");
+    static const char *const names[] = { "train", "test", "validation" };
+    return rg_fail(RG_INVALID_ARGUMENT, "has no %s part", names[part]);
+}
+
+const char *rg_dataset_find_part(rg_dataset_part part, rg_part_check *usable, void *context)
+{
+    static const char *const names[] = { "test", "val", "valid", "validation" };
+    bool has_test = false;
+    if (part == RG_DATASET_TRAIN)
+        return usable(context, "train") ? "train" : NULL;
+    for (int i = 0; i < 4; i++) {
+        if ((part == RG_DATASET_VALIDATION && i > 0 && !has_test) || !usable(context, names[i]))
+            continue;
+        if (part == RG_DATASET_TEST || i > 0)
+            return names[i];
+        has_test = true;
+    }
+    return NULL;
 }
 
 /* ---- access ---- */
@@ -215,6 +232,59 @@ const int32_t *rg_dataset_mask(const rg_dataset *set, int64_t index)
         return NULL;
     const int32_t *labels = rg_dataset_whole(set)->labels;
     return labels != NULL ? labels + rg_dataset_place(set, index) * set->info.targets : NULL;
+}
+
+/* ---- telling sets apart ---- */
+
+static uint64_t hash_bytes(uint64_t key, const void *data, size_t size)
+{
+    const char *at = data;
+    for (; size >= 8; size -= 8, at += 8) {
+        uint64_t word;
+        memcpy(&word, at, sizeof word);
+        key = rg_random_mix(key ^ word) + 1;
+    }
+    uint64_t rest = size;
+    for (; size > 0; size--)
+        rest = rest << 8 | (unsigned char)*at++;
+    return rg_random_key(key, rest);
+}
+
+/* A file's name without its ending, and an image's place in an archive: its size there. */
+static uint64_t hash_item(uint64_t key, const rg_items *items, size_t index)
+{
+    const rg_item *item = &items->list[index];
+    const char *name = items->files[item->file], *dot = strrchr(name, '.');
+    key = hash_bytes(key, name, dot != NULL ? (size_t)(dot - name) : strlen(name));
+    return rg_random_key(key, item->size);
+}
+
+int64_t rg_dataset_hash(const rg_dataset *set)
+{
+    const rg_dataset *whole = rg_dataset_whole(set);
+    const int64_t targets = set->info.targets;
+    uint64_t key = rg_random_key((uint64_t)set->info.count, (uint64_t)set->info.target);
+    for (int64_t i = 0; i < set->info.count; i++) {
+        const size_t at = (size_t)rg_dataset_place(set, i);
+        const float *values = rg_dataset_values(set, i);
+        const int32_t label = rg_dataset_label(set, i);
+        key = rg_random_key(key, (uint64_t)(label + 1));
+        if (values != NULL)
+            key = hash_bytes(key, values, (size_t)targets * sizeof *values);
+        if (whole->files != NULL)
+            key = rg_random_key(key, whole->files[at]);
+        else
+            key = hash_bytes(key, rg_dataset_image(set, i), whole->image_bytes);
+    }
+    return (int64_t)(key >> 1 | 1);
+}
+
+rg_status rg_dataset_keep_files(rg_dataset *set, const rg_items *items)
+{
+    RG_TRY(rg_allocate_array(items->count, sizeof *set->files, &set->files));
+    for (size_t i = 0; i < items->count; i++)
+        set->files[i] = hash_item(0, items, i);
+    return RG_OK;
 }
 
 /* ---- parts ---- */

@@ -23,6 +23,7 @@ struct rg_dataset {
     size_t pixel_bytes, image_bytes;
     int32_t *labels; /* (count), or (count, targets) for masks in memory; else NULL */
     float *values;   /* (count, targets) of labels and values; else NULL */
+    uint64_t *files; /* (count): numbers of the names of image files; NULL for arrays */
     char **names;    /* (classes), each with a 0 byte; one block for all of them */
     size_t name_bytes;
 };
@@ -61,9 +62,12 @@ bool rg_idx_is_here(const char *folder);
 rg_status rg_idx_read(const char *folder, rg_dataset_part part, rg_dataset *set);
 
 bool rg_npy_is_here(const char *folder);
-rg_status rg_npy_read_folder(const char *folder, rg_dataset_part part, rg_dataset *set);
-rg_status rg_npz_read(const char *path, rg_dataset_part part, rg_dataset *set);
+rg_status rg_npy_read_folder(const char *folder, rg_dataset_part part,
+                             const rg_dataset_options *options, rg_dataset *set);
+rg_status rg_npz_read(const char *path, rg_dataset_part part, const rg_dataset_options *options,
+                      rg_dataset *set);
 
+bool rg_image_folder_is_here(const char *folder); /* with folders that hold images */
 rg_status rg_image_folder_read(const char *folder, rg_dataset_part part,
                                const rg_dataset_options *options, rg_dataset *set);
 
@@ -84,6 +88,20 @@ rg_status rg_dataset_fetch(const rg_dataset *set, int64_t index, struct rg_decod
 /* The same for the classes of its mask, which are written to `to`, (targets). */
 rg_status rg_dataset_fetch_mask(const rg_dataset *set, int64_t index, struct rg_decoder *decoder,
                                 int32_t *to);
+
+/* Whether a part is one of a folder's subfolders (or of names in it), and which: the test part is
+ * the first that is there, the validation part one that follows a test part. `usable` tells whether
+ * there is one of a name, such as "val", and may say why there is not. NULL: no such part. */
+typedef bool rg_part_check(void *context, const char *name);
+const char *rg_dataset_find_part(rg_dataset_part part, rg_part_check *usable, void *context);
+
+/* A number that tells sets apart: of the names of image files without their endings, or of pixels
+ * where there are none, and of labels and values, in their order; never 0. */
+int64_t rg_dataset_hash(const rg_dataset *set);
+
+/* Keeps what that needs of a list of images. */
+struct rg_items;
+rg_status rg_dataset_keep_files(rg_dataset *set, const struct rg_items *items);
 
 /* "holds no test part" */
 rg_status rg_dataset_no_part(rg_dataset_part part);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Opening a data set: what kind of thing a path names. */
-#include "train/dataset.h"
+#include "train/data_source.h"
+#include "train/image_items.h"
 #include "files/json.h"
 
 #include <errno.h>
@@ -80,7 +81,7 @@ static rg_status check_size(const rg_dataset *set, const rg_dataset_options *o)
 {
     RG_CHECK(
         o->height == 0 || (o->height == set->info.height && o->width == set->info.width),
-        RG_INVALID_ARGUMENT,
+        RG_UNSUPPORTED,
         "the images have %lld x %lld pixels; only those of PNG, JPEG and WebP files can be resized",
         (long long)set->info.height, (long long)set->info.width);
     return RG_OK;
@@ -92,12 +93,62 @@ static rg_status open_folder(const char *folder, rg_dataset_part part, const rg_
     if (rg_idx_is_here(folder))
         return open_idx(folder, part, set);
     if (rg_npy_is_here(folder))
-        return rg_npy_read_folder(folder, part, set);
+        return rg_npy_read_folder(folder, part, o, set);
     if (rg_masks_are_here(folder))
         return rg_mask_folder_read(folder, part, o, set);
-    if (rg_tar_is_here(folder))
+    if (rg_tar_is_here(folder) && !rg_image_folder_is_here(folder))
         return rg_tar_read(folder, part, o, set);
     return rg_image_folder_read(folder, part, o, set);
+}
+
+/* Names of what is no archive that is read, and is often tried. */
+static rg_status check_name(const char *path)
+{
+    static const char *const packed[] = { ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst" };
+    const size_t length = strlen(path);
+    unsigned char start[4] = { 0 };
+    uint64_t size;
+    int file;
+    for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++) {
+        const size_t end = strlen(packed[i]);
+        RG_CHECK(length <= end || strcasecmp(path + length - end, packed[i]) != 0, RG_UNSUPPORTED,
+                 "packed tar files are not read; unpack it first");
+    }
+    RG_CHECK(length <= 4 || strcasecmp(path + length - 4, ".csv") != 0, RG_UNSUPPORTED,
+             "CSV files are not read; save x and y as arrays of an NPZ file (numpy.savez)");
+    RG_TRY(rg_regular_open(path, &file, &size));
+    const rg_status status = rg_regular_read(file, 0, start, size < 2 ? (size_t)size : 2);
+    rg_regular_close(file);
+    RG_TRY(status);
+    const bool is_npz = length > 4 && strcasecmp(path + length - 4, ".npz") == 0;
+    RG_CHECK(is_npz || memcmp(start, "PK", 2) == 0, RG_MALFORMED,
+             "this is neither a folder, a tar file nor an NPZ file");
+    return RG_OK;
+}
+
+static rg_status open_file(const char *path, rg_dataset_part part, const rg_dataset_options *o,
+                           rg_dataset *set)
+{
+    if (rg_tar_is_name(path))
+        return rg_tar_read(path, part, o, set);
+    const rg_status status = check_name(path);
+    if (status != RG_OK)
+        rg_path_prefix(path);
+    RG_TRY(status);
+    return rg_npz_read(path, part, o, set);
+}
+
+/* A network learns nothing where all images have one class. */
+static void warn_of_one_class(const char *path, const rg_dataset_options *o, const rg_dataset *set)
+{
+    int64_t i = 1;
+    if (set->info.target != RG_TARGET_CLASS)
+        return;
+    while (i < set->info.count && set->labels[i] == set->labels[0])
+        i++;
+    if (i == set->info.count)
+        rg_dataset_say(o, "%s: there is only one class, %s; a network learns nothing from it", path,
+                       set->names[set->labels[0]]);
 }
 
 static rg_status open_path(const char *path, rg_dataset_part part, const rg_dataset_options *o,
@@ -112,8 +163,9 @@ static rg_status open_path(const char *path, rg_dataset_part part, const rg_data
     if (S_ISDIR(info.st_mode))
         RG_TRY(open_folder(path, part, o, set));
     else
-        RG_TRY(rg_tar_is_name(path) ? rg_tar_read(path, part, o, set)
-                                    : rg_npz_read(path, part, set));
+        RG_TRY(open_file(path, part, o, set));
+    if (part == RG_DATASET_TRAIN)
+        warn_of_one_class(path, o, set);
     const rg_status status = set->resized ? RG_OK : check_size(set, o);
     if (status != RG_OK)
         rg_path_prefix(path);
@@ -168,10 +220,13 @@ rg_status rg_dataset_open_with(const char *path, rg_dataset_part part,
     RG_CHECK_NOT_NULL(set);
     *set = NULL;
     RG_CHECK_NOT_NULL(path);
-    RG_CHECK(part == RG_DATASET_TRAIN || part == RG_DATASET_TEST, RG_INVALID_ARGUMENT,
+    RG_CHECK((unsigned)part <= RG_DATASET_VALIDATION, RG_INVALID_ARGUMENT,
              "rg_dataset_open: unknown part %d", (int)part);
     RG_TRY(check_options(options, &checked));
-    if (is_name(path, "glyphs"))
+    const bool glyphs = is_name(path, "glyphs");
+    if (glyphs && part == RG_DATASET_VALIDATION)
+        return rg_dataset_no_part(part);
+    if (glyphs)
         return rg_dataset_glyphs(part == RG_DATASET_TEST, part == RG_DATASET_TEST ? 2000 : 12000,
                                  set);
     const bool fashion = is_name(path, "fashion-mnist");

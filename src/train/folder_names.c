@@ -52,29 +52,33 @@ rg_status rg_entry_is_folder(const char *path, bool *wanted, int64_t *skipped)
 {
     (void)skipped;
     struct stat info;
-    RG_CHECK(stat(path, &info) == 0, RG_IO, "cannot be opened: %s", strerror(errno));
+    *wanted = false;
+    if (stat(path, &info) != 0)
+        return rg_image_is_name(path) ? RG_OK
+                                      : rg_fail(RG_IO, "cannot be opened: %s", strerror(errno));
     *wanted = S_ISDIR(info.st_mode);
     return RG_OK;
 }
 
-static const char *kind_of(mode_t mode)
+rg_status rg_entry_is_own_folder(const char *path, bool *wanted, int64_t *skipped)
 {
-    return S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
+    (void)skipped;
+    struct stat info;
+    *wanted = lstat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    return RG_OK;
 }
 
 rg_status rg_entry_is_image(const char *path, bool *wanted, int64_t *skipped)
 {
-    struct stat info;
-    *wanted = rg_image_is_name(path);
-    *skipped += !*wanted;
-    if (!*wanted)
-        return RG_OK;
-    RG_CHECK(stat(path, &info) == 0, RG_IO, "cannot be opened: %s", strerror(errno));
-    *wanted = !S_ISDIR(info.st_mode);
-    *skipped += !*wanted;
-    RG_CHECK(S_ISREG(info.st_mode) || !*wanted, RG_IO, "this is %s, not an image",
-             kind_of(info.st_mode));
+    *wanted = rg_image_is_name(path) && !rg_folder_exists(path);
+    *skipped += !*wanted && !rg_folder_exists(path);
     return RG_OK;
+}
+
+static bool is_left_out(const char *name)
+{
+    return name[0] == '.' || strcmp(name, "__MACOSX") == 0 || strcmp(name, "@eaDir") == 0 ||
+           strcmp(name, "#recycle") == 0;
 }
 
 rg_status rg_folder_list(const char *folder, rg_entry_check *check, rg_name_list *list,
@@ -92,7 +96,7 @@ rg_status rg_folder_list(const char *folder, rg_entry_check *check, rg_name_list
             status = rg_path_blame(folder, rg_fail(RG_IO, "cannot be read: %s", strerror(errno)));
         if (entry == NULL)
             break;
-        if (entry->d_name[0] == '.')
+        if (is_left_out(entry->d_name))
             continue;
         bool wanted = false;
         status = rg_path_blame(folder, rg_path_join(path, folder, entry->d_name));

@@ -17,9 +17,12 @@ void rg_name_list_release(rg_name_list *list);
  * not wanted are counted in *skipped. */
 typedef rg_status rg_entry_check(const char *path, bool *wanted, int64_t *skipped);
 rg_status rg_entry_is_folder(const char *path, bool *wanted, int64_t *skipped);
+rg_status rg_entry_is_own_folder(const char *path, bool *wanted, int64_t *skipped); /* no link */
+/* By its name; whether it can be read is found when it is. */
 rg_status rg_entry_is_image(const char *path, bool *wanted, int64_t *skipped);
 
-/* The names in a folder that are wanted, hidden ones left out, in the order of their bytes. */
+/* The names in a folder that are wanted, those left out that are hidden or that
+ * systems put beside files (__MACOSX, @eaDir, #recycle), in the order of their bytes. */
 rg_status rg_folder_list(const char *folder, rg_entry_check *check, rg_name_list *list,
                          int64_t *skipped);
 

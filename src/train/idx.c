@@ -184,6 +184,11 @@ rg_status rg_idx_read(const char *folder, rg_dataset_part part, rg_dataset *set)
     const rg_dataset_part other = part == RG_DATASET_TEST ? RG_DATASET_TRAIN : RG_DATASET_TEST;
     int32_t largest = 0;
     void *labels;
+    if (part == RG_DATASET_VALIDATION) {
+        (void)rg_dataset_no_part(part);
+        rg_path_prefix(folder);
+        return RG_INVALID_ARGUMENT;
+    }
     RG_TRY(images_of(folder, part, set));
     RG_TRY(rg_allocate(&rg_default_allocator, (size_t)set->info.count * sizeof(int32_t), &labels));
     set->labels = labels;

@@ -32,6 +32,7 @@ typedef struct image_folder {
     rg_name_list present;       /* those below `path` */
     rg_items *items;
     int64_t skipped; /* files that are no images */
+    int64_t loose;   /* images beside the folders of the classes */
 } image_folder;
 
 static void release_folder(image_folder *f)
@@ -56,9 +57,59 @@ static rg_status find_parts(const char *folder, char train[RG_DATASET_PATH], boo
     return status;
 }
 
-static rg_status find_path(image_folder *f, const char *folder, rg_dataset_part part)
+static bool holds_images(const char *folder)
 {
-    static const char *const names[2][2] = { { "train", "train" }, { "test", "val" } };
+    rg_name_list images = { 0 };
+    int64_t skipped = 0;
+    const rg_status status = rg_folder_list(folder, rg_entry_is_image, &images, &skipped);
+    const bool found = status == RG_OK && images.count > 0;
+    rg_name_list_release(&images);
+    return found;
+}
+
+bool rg_image_folder_is_here(const char *folder)
+{
+    char path[RG_DATASET_PATH];
+    rg_name_list inside = { 0 };
+    int64_t skipped = 0;
+    bool found = false;
+    if (find_parts(folder, path, &found) == RG_OK && !found &&
+        rg_folder_list(folder, rg_entry_is_folder, &inside, &skipped) == RG_OK) {
+        for (size_t i = 0; i < inside.count && !found; i++)
+            found = rg_path_join(path, folder, inside.names[i]) == RG_OK && holds_images(path);
+    }
+    rg_name_list_release(&inside);
+    return found;
+}
+
+/* Where a part is looked for. */
+typedef struct part_search {
+    const char *folder;
+    const rg_dataset_options *options; /* NULL: nothing is said */
+} part_search;
+
+/* Images of a part lie in folders of their classes; test images of a competition have no classes.
+ */
+static bool has_classes(void *context, const char *name)
+{
+    const part_search *s = context;
+    char path[RG_DATASET_PATH];
+    rg_name_list inside = { 0 };
+    int64_t skipped = 0;
+    if (rg_path_join(path, s->folder, name) != RG_OK || !rg_folder_exists(path))
+        return false;
+    const bool found = rg_folder_list(path, rg_entry_is_folder, &inside, &skipped) != RG_OK ||
+                       inside.count > 0; /* what cannot be read is not passed over */
+    rg_name_list_release(&inside);
+    if (!found && s->options != NULL)
+        rg_dataset_say(s->options, "%s: passed over, because it has no folder for each class",
+                       path);
+    return found;
+}
+
+static rg_status find_path(image_folder *f, const char *folder, rg_dataset_part part,
+                           const rg_dataset_options *options)
+{
     bool parts;
     char train[RG_DATASET_PATH];
     RG_TRY(find_parts(folder, train, &parts));
@@ -70,34 +121,78 @@ static rg_status find_path(image_folder *f, const char *folder, rg_dataset_part 
                 RG_MALFORMED,
                 "contains no data set: no IDX files, no x.npy, no tar files, no images/ beside masks/ "
                 "and no folder for each class"));
-    for (int i = 0; i < 2 && parts; i++) {
-        RG_TRY(rg_path_join(f->path, folder, names[part][i]));
-        if (rg_folder_exists(f->path))
-            return RG_OK;
-    }
-    if (parts || part == RG_DATASET_TEST)
+    part_search search = { folder, part == RG_DATASET_TEST ? options : NULL };
+    const char *name = parts ? rg_dataset_find_part(part, has_classes, &search) : NULL;
+    if (name != NULL)
+        return rg_path_join(f->path, folder, name);
+    if (parts || part != RG_DATASET_TRAIN)
         return rg_path_blame(folder, rg_dataset_no_part(part));
     strcpy(f->path, folder); /* shorter than train/ in it */
     return RG_OK;
 }
 
-static rg_status add_class(image_folder *f, const char *class_name, int32_t label,
-                           const rg_dataset_options *options)
+/* Adds the images of one folder. */
+static rg_status add_images(image_folder *f, const char *below, int32_t label)
 {
     rg_name_list inside = { 0 };
     char folder[RG_DATASET_PATH], file[RG_DATASET_PATH];
-    RG_TRY(rg_path_join(folder, f->path, class_name));
+    RG_TRY(rg_path_join(folder, f->path, below));
     rg_status status = rg_folder_list(folder, rg_entry_is_image, &inside, &f->skipped);
     for (size_t i = 0; i < inside.count && status == RG_OK; i++) {
-        status = rg_path_join(file, class_name, inside.names[i]);
+        status = rg_path_join(file, below, inside.names[i]);
         if (status == RG_OK)
             status = rg_items_add_file(f->items, file);
         if (status == RG_OK)
             status =
                 rg_items_add(f->items, (rg_item){ (int32_t)f->items->file_count - 1, label, 0, 0 });
     }
-    if (status == RG_OK && inside.count == 0)
+    rg_name_list_release(&inside);
+    return status;
+}
+
+/* Adds the images of a folder and of those below it, which are not links. */
+static rg_status add_tree(image_folder *f, const char *below, int32_t label, int depth)
+{
+    enum { DEEPEST = 16 };
+    rg_name_list folders = { 0 };
+    int64_t skipped = 0;
+    char *path = NULL; /* not on the stack of each level */
+    RG_TRY(add_images(f, below, label));
+    RG_TRY(rg_allocate_array(RG_DATASET_PATH, 1, &path));
+    rg_status status = rg_path_join(path, f->path, below);
+    if (status == RG_OK)
+        status = rg_folder_list(path, rg_entry_is_own_folder, &folders, &skipped);
+    if (status == RG_OK && folders.count > 0 && depth == DEEPEST)
+        status = rg_path_blame(
+            path,
+            rg_fail(RG_UNSUPPORTED, "there are folders more than %d deep below a class", DEEPEST));
+    for (size_t i = 0; i < folders.count && status == RG_OK; i++) {
+        status = rg_path_join(path, below, folders.names[i]);
+        if (status == RG_OK)
+            status = add_tree(f, path, label, depth + 1);
+    }
+    rg_release(&rg_default_allocator, path, RG_DATASET_PATH);
+    rg_name_list_release(&folders);
+    return status;
+}
+
+static rg_status add_class(image_folder *f, const char *class_name, int32_t label,
+                           const rg_dataset_options *options)
+{
+    const size_t before = f->items->count;
+    RG_TRY(add_tree(f, class_name, label, 1));
+    if (f->items->count == before)
         rg_dataset_say(options, "%s: the class %s has no images", f->path, class_name);
+    return RG_OK;
+}
+
+/* Images that have no class. */
+static rg_status count_loose(image_folder *f)
+{
+    rg_name_list inside = { 0 };
+    int64_t skipped = 0;
+    const rg_status status = rg_folder_list(f->path, rg_entry_is_image, &inside, &skipped);
+    f->loose = (int64_t)inside.count;
     rg_name_list_release(&inside);
     return status;
 }
@@ -106,12 +201,14 @@ static rg_status add_class(image_folder *f, const char *class_name, int32_t labe
 static void warn(const image_folder *f, const rg_dataset_options *options)
 {
     if (f->skipped > 0)
+        rg_dataset_say(options, "%s: %lld %s skipped, because %s not PNG, JPEG or WebP images",
+                       f->path, (long long)f->skipped, f->skipped == 1 ? "file is" : "files are",
+                       f->skipped == 1 ? "it is" : "they are");
+    if (f->loose > 0)
         rg_dataset_say(options,
-                       "%s: %lld files are skipped, because they are not PNG, JPEG or WebP images",
-                       f->path, (long long)f->skipped);
-    if (f->classes.count == 1)
-        rg_dataset_say(options, "%s: there is only one class, %s; a network learns nothing from it",
-                       f->path, f->classes.names[0]);
+                       "%s: %lld %s beside the folders of the classes, not in one of them, and not "
+                       "used",
+                       f->path, (long long)f->loose, f->loose == 1 ? "image is" : "images are");
 }
 
 /* Every class folder that is here must be one of the classes. */
@@ -134,6 +231,7 @@ static rg_status list_files(image_folder *f, const rg_dataset_options *options)
         return rg_path_blame(
             f->path,
             rg_fail(RG_MALFORMED, "the class folders contain no PNG, JPEG or WebP images"));
+    RG_TRY(count_loose(f));
     warn(f, options);
     return RG_OK;
 }
@@ -142,7 +240,7 @@ rg_status rg_image_folder_read(const char *folder, rg_dataset_part part,
                                const rg_dataset_options *options, rg_dataset *set)
 {
     image_folder f = { .path = "" };
-    rg_status status = find_path(&f, folder, part);
+    rg_status status = find_path(&f, folder, part, options);
     if (status == RG_OK)
         status = list_files(&f, options);
     if (status == RG_OK) {

@@ -65,7 +65,7 @@ static rg_status open_item(const rg_items *items, const rg_item *item, int *file
     char path[RG_DATASET_PATH];
     uint64_t all;
     RG_TRY(rg_path_join(path, items->root, items->files[item->file]));
-    RG_TRY(rg_regular_open(path, file, &all));
+    RG_TRY(rg_image_open(path, file, &all));
     const bool there = item->at <= all && item->size <= all - item->at;
     *size = item->size > 0 ? item->size : all;
     if (there)

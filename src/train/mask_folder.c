@@ -34,16 +34,20 @@ bool rg_masks_are_here(const char *folder)
     return has_pair(folder) || has_parts(folder);
 }
 
+static bool has_pair_below(void *context, const char *name)
+{
+    char path[RG_DATASET_PATH];
+    return rg_path_join(path, context, name) == RG_OK && has_pair(path);
+}
+
 static rg_status find_part(const char *folder, rg_dataset_part part, char path[RG_DATASET_PATH])
 {
-    static const char *const names[2][2] = { { "train", "train" }, { "test", "val" } };
     const bool parts = has_parts(folder);
-    for (int i = 0; i < 2 && parts; i++) {
-        RG_TRY(rg_path_join(path, folder, names[part][i]));
-        if (has_pair(path))
-            return RG_OK;
-    }
-    if (parts || part == RG_DATASET_TEST)
+    char *of = (char *)folder; /* which is not changed */
+    const char *name = parts ? rg_dataset_find_part(part, has_pair_below, of) : NULL;
+    if (name != NULL)
+        return rg_path_join(path, folder, name);
+    if (parts || part != RG_DATASET_TRAIN)
         return rg_path_blame(folder, rg_dataset_no_part(part));
     RG_CHECK(strlen(folder) < RG_DATASET_PATH, RG_IO, "the path is too long");
     strcpy(path, folder);
@@ -133,14 +137,13 @@ static rg_status add_pairs(mask_folder *f)
 static void warn(const char *path, const mask_folder *f, const rg_dataset_options *options)
 {
     if (f->skipped > 0)
-        rg_dataset_say(options,
-                       "%s: %lld files are skipped, because they are not PNG, JPEG or WebP images",
-                       path, (long long)f->skipped);
+        rg_dataset_say(options, "%s: %lld %s skipped, because %s not PNG, JPEG or WebP images",
+                       path, (long long)f->skipped, f->skipped == 1 ? "file is" : "files are",
+                       f->skipped == 1 ? "it is" : "they are");
     if (f->alone > 0)
         rg_dataset_say(options,
-                       "%s: %lld images are skipped, because masks/ has no PNG image of the same "
-                       "name",
-                       path, (long long)f->alone);
+                       "%s: %lld %s skipped, because masks/ has no PNG image of the same name",
+                       path, (long long)f->alone, f->alone == 1 ? "image is" : "images are");
 }
 
 static rg_status list_pairs(const char *path, mask_folder *f)
@@ -212,11 +215,9 @@ static rg_status read_classes(const char *folder, class_names *c)
     return rg_path_blame(path, status);
 }
 
-/* The classes of the other part count, too, where no file names them. */
-static rg_status check_other_part(const char *folder, rg_dataset_part part,
+static rg_status check_other_part(const char *folder, rg_dataset_part other,
                                   const rg_dataset_options *options, rg_mask_classes *present)
 {
-    const rg_dataset_part other = part == RG_DATASET_TEST ? RG_DATASET_TRAIN : RG_DATASET_TEST;
     char path[RG_DATASET_PATH];
     mask_folder f = { .skipped = 0 };
     if (!has_parts(folder) || find_part(folder, other, path) != RG_OK)
@@ -225,9 +226,20 @@ static rg_status check_other_part(const char *folder, rg_dataset_part part,
     if (status == RG_OK)
         status = rg_items_check_masks(f.items, options);
     if (status == RG_OK)
-        *present = f.items->present;
+        rg_mask_classes_join(present, &f.items->present);
     release_folder(&f);
     return status;
+}
+
+/* The classes of the other parts count, too, where no file names them. */
+static rg_status check_other_parts(const char *folder, rg_dataset_part part,
+                                   const rg_dataset_options *options, rg_mask_classes *present)
+{
+    for (int other = RG_DATASET_TRAIN; other <= RG_DATASET_VALIDATION; other++) {
+        if (other != (int)part)
+            RG_TRY(check_other_part(folder, (rg_dataset_part)other, options, present));
+    }
+    return RG_OK;
 }
 
 /* ---- the set ---- */
@@ -243,7 +255,7 @@ static rg_status read_part(const char *folder, rg_dataset_part part,
     warn(path, f, options);
     f->items->classes = (int32_t)c->list.count;
     if (c->list.count == 0 || c->list.count == 2) /* marks may be ones */
-        RG_TRY(check_other_part(folder, part, options, &f->items->present));
+        RG_TRY(check_other_parts(folder, part, options, &f->items->present));
     rg_items *items = f->items;
     f->items = NULL; /* the set owns it, or it is gone */
     RG_TRY(rg_items_use(items, options, set));

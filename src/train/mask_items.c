@@ -10,7 +10,7 @@
 static rg_status read_file(const char *path, rg_decoder *decoder, uint64_t *size)
 {
     int file;
-    RG_TRY(rg_regular_open(path, &file, size));
+    RG_TRY(rg_image_open(path, &file, size));
     const rg_status status = rg_decoder_read(decoder, file, 0, *size);
     rg_regular_close(file);
     return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Data sets as NPY arrays x and y: members of an NPZ file, or files of a folder. */
-#include "train/dataset.h"
+#include "train/image_items.h"
 #include "train/zip.h"
 #include "core/dtype.h"
 #include "files/npy.h"
@@ -17,7 +17,7 @@ static const rg_allocator *const memory = &rg_default_allocator;
 
 typedef struct npy_array {
     bool found;
-    char name[16]; /* "x_train.npy" */
+    char name[24]; /* "x_train.npy" */
     rg_npy_header h;
     char *data;
 } npy_array;
@@ -71,6 +71,7 @@ static rg_status read_array(rg_source *source, npy_array *array)
 typedef struct npy_place {
     const char *path;
     const rg_zip *zip; /* NULL: the path is a folder */
+    const rg_dataset_options *options;
 } npy_place;
 
 /* Puts file and member, or file alone, before the sentence. */
@@ -123,31 +124,58 @@ static rg_status read_file(const npy_place *place, npy_array *array)
     return status;
 }
 
-/* Reads x or y of a part: "x_train", or "x", which counts as the training part. */
-static rg_status find_array(const npy_place *place, char letter, rg_dataset_part part,
-                            npy_array *array)
+static rg_status find_array(const npy_place *place, char letter, const char *end, npy_array *array)
 {
-    static const char *const ends[2][2] = { { "_train", "" }, { "_test", "_val" } };
-    for (int i = 0; i < 2 && !array->found; i++) {
-        snprintf(array->name, sizeof array->name, "%c%s.npy", letter, ends[part][i]);
-        const rg_status status =
-            place->zip != NULL ? read_member(place, array) : read_file(place, array);
-        RG_TRY(blame(place, array->name, status));
-    }
-    return RG_OK;
+    snprintf(array->name, sizeof array->name, "%c%s%s.npy", letter, end[0] != 0 ? "_" : "", end);
+    return blame(place, array->name,
+                 place->zip != NULL ? read_member(place, array) : read_file(place, array));
+}
+
+static bool has_array(const npy_place *place, char letter, const char *end)
+{
+    npy_array array = { .found = false };
+    rg_zip_member member;
+    char path[RG_DATASET_PATH];
+    struct stat info;
+    snprintf(array.name, sizeof array.name, "%c%s%s.npy", letter, end[0] != 0 ? "_" : "", end);
+    if (place->zip == NULL)
+        return rg_path_join(path, place->path, array.name) == RG_OK && stat(path, &info) == 0;
+    return rg_zip_find(place->zip, array.name, &array.found, &member) != RG_OK || array.found;
+}
+
+static bool has_part(void *context, const char *name)
+{
+    const npy_place *place = context;
+    const bool found = has_array(place, 'x', name), labelled = has_array(place, 'y', name);
+    const bool is_test = strcmp(name, "test") == 0;
+    if (found && !labelled && is_test && place->options != NULL)
+        rg_dataset_say(place->options,
+                       "%s: x_test.npy is passed over, because there is no y_test.npy",
+                       place->path);
+    return found && (labelled || !is_test);
+}
+
+/* What follows x and y of a part in the names of its arrays: "train", or nothing, which counts as
+ * the training part, too. */
+static rg_status find_end(npy_place place, rg_dataset_part part, const char **end)
+{
+    if (part != RG_DATASET_TEST)
+        place.options = NULL; /* it is said once */
+    *end = rg_dataset_find_part(part, has_part, &place);
+    if (*end == NULL && part == RG_DATASET_TRAIN)
+        *end = "";
+    return *end != NULL ? RG_OK : rg_dataset_no_part(part);
 }
 
 bool rg_npy_is_here(const char *folder)
 {
-    static const char *const names[] = { "x.npy", "y.npy", "x_train.npy", "x_test.npy",
-                                         "x_val.npy" };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char path[RG_DATASET_PATH];
-        struct stat info;
-        if (rg_path_join(path, folder, names[i]) == RG_OK && stat(path, &info) == 0)
+    static const char *const ends[] = { "", "train", "test", "val", "valid", "validation" };
+    const npy_place place = { .path = folder };
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        if (has_array(&place, 'x', ends[i]))
             return true;
     }
-    return false;
+    return has_array(&place, 'y', "") && !rg_image_folder_is_here(folder);
 }
 
 /* ---- x ---- */
@@ -250,7 +278,7 @@ typedef struct npy_targets {
     int64_t count;
     int64_t dims[RG_MAX_RANK]; /* of one image, without those of 1 */
     int32_t rank;
-    char name[16]; /* of the file; empty: there is none */
+    char name[24]; /* of the file; empty: there is none */
 } npy_targets;
 
 /* The dimensions `from` to `end` - 1 of an array, without those of 1. */
@@ -365,11 +393,11 @@ static rg_status use_labels(const npy_array *y, rg_dataset *set, npy_targets *t,
 /* ---- the set ---- */
 
 /* `pixels`: the rows and columns of an image. */
-static rg_status read_images(const npy_place *place, rg_dataset_part part, rg_dataset *set,
-                             npy_targets *pixels)
+static rg_status read_images(const npy_place *place, rg_dataset_part part, const char *end,
+                             rg_dataset *set, npy_targets *pixels)
 {
     npy_array x = { 0 };
-    rg_status status = find_array(place, 'x', part, &x);
+    rg_status status = find_array(place, 'x', end, &x);
     if (status == RG_OK && !x.found)
         status = blame(place, NULL, rg_dataset_no_part(part));
     else if (status == RG_OK)
@@ -379,11 +407,11 @@ static rg_status read_images(const npy_place *place, rg_dataset_part part, rg_da
     return status;
 }
 
-static rg_status read_labels(const npy_place *place, rg_dataset_part part, rg_dataset *set,
+static rg_status read_labels(const npy_place *place, const char *end, rg_dataset *set,
                              npy_targets *targets, int32_t *largest)
 {
     npy_array y = { 0 };
-    rg_status status = find_array(place, 'y', part, &y);
+    rg_status status = find_array(place, 'y', end, &y);
     if (status == RG_OK && !y.found && set != NULL)
         status = blame(place, NULL, rg_fail(RG_MALFORMED, "the labels %s are missing", y.name));
     else if (status == RG_OK && y.found)
@@ -416,28 +444,38 @@ static rg_status check_parts(const npy_targets *own, const npy_targets *other)
     return RG_OK;
 }
 
+/* The classes of all parts count, and their targets agree. */
 static rg_status read_set(const npy_place *place, rg_dataset_part part, rg_dataset *set)
 {
-    const rg_dataset_part rest = part == RG_DATASET_TEST ? RG_DATASET_TRAIN : RG_DATASET_TEST;
-    npy_targets pixels, own = { .name = "" }, other = { .name = "" };
+    npy_targets pixels, own = { .name = "" };
     int32_t largest = 0;
-    RG_TRY(read_images(place, part, set, &pixels));
-    RG_TRY(read_labels(place, part, set, &own, &largest));
+    const char *end;
+    RG_TRY(blame(place, NULL, find_end(*place, part, &end)));
+    RG_TRY(read_images(place, part, end, set, &pixels));
+    RG_TRY(read_labels(place, end, set, &own, &largest));
     RG_TRY(blame(place, own.name, check_mask(set, &own, &pixels)));
-    RG_TRY(read_labels(place, rest, NULL, &other, &largest));
-    RG_TRY(blame(place, own.name, check_parts(&own, &other)));
+    for (int i = RG_DATASET_TRAIN; i <= RG_DATASET_VALIDATION; i++) {
+        const npy_place silent = { .path = place->path, .zip = place->zip };
+        npy_targets other = { .name = "" };
+        if (i == (int)part || find_end(silent, (rg_dataset_part)i, &end) != RG_OK)
+            continue;
+        RG_TRY(read_labels(place, end, NULL, &other, &largest));
+        RG_TRY(blame(place, own.name, check_parts(&own, &other)));
+    }
     return rg_dataset_name(set, largest + 1, NULL);
 }
 
-rg_status rg_npy_read_folder(const char *folder, rg_dataset_part part, rg_dataset *set)
+rg_status rg_npy_read_folder(const char *folder, rg_dataset_part part,
+                             const rg_dataset_options *options, rg_dataset *set)
 {
-    return read_set(&(npy_place){ folder, NULL }, part, set);
+    return read_set(&(npy_place){ .path = folder, .options = options }, part, set);
 }
 
-rg_status rg_npz_read(const char *path, rg_dataset_part part, rg_dataset *set)
+rg_status rg_npz_read(const char *path, rg_dataset_part part, const rg_dataset_options *options,
+                      rg_dataset *set)
 {
     rg_zip zip;
-    const npy_place place = { path, &zip };
+    const npy_place place = { path, &zip, options };
     RG_TRY(blame(&place, NULL, rg_zip_open(&zip, path)));
     const rg_status status = read_set(&place, part, set);
     rg_zip_close(&zip);

@@ -62,6 +62,8 @@ static const struct entry {
     { "resize", INTEGER, AT(resize), 0, 1, .optional = true },
     { "score", REAL, AT(score), 0, 0, .optional = true },
     { "weight", REAL, AT(weight), 0, 0, .optional = true },
+    { "set_images", INTEGER, AT(set_images), 0, MANY, .optional = true },
+    { "set_hash", INTEGER, AT(set_hash), 0, INT64_MAX, .optional = true },
     { "target", CLASSES, AT(network.target), 0, RG_TARGET_MASK, .optional = true },
     { "targets", INTEGER, AT(network.outputs), 0, INT32_MAX, .optional = true },
     { "loss_kind", CLASSES, AT(network.loss), 0, RG_LOSS_KULLBACK_LEIBLER, .optional = true },
@@ -271,6 +273,8 @@ static rg_status check_counts(const source *s, const rg_run_state *c)
     RG_CHECK(c->weight >= 0 && c->weight <= (double)c->images, RG_MALFORMED,
              "%s: the checkpoint has a weight of %g for %" PRId64 " images", s->path, c->weight,
              c->images);
+    RG_CHECK((c->set_images == 0) == (c->set_hash == 0), RG_MALFORMED,
+             "%s: one of 'set_images' and 'set_hash' is missing", s->path);
     RG_CHECK(c->steps <= c->batches, RG_MALFORMED,
              "%s: the checkpoint has %" PRId64 " steps, more than its %" PRId64 " batches", s->path,
              c->steps, c->batches);

@@ -17,8 +17,9 @@ typedef struct rg_run_state {
     rg_network_desc network;
     char **class_names; /* as many as there are classes */
     double mean[RG_DATASET_CHANNELS], deviation[RG_DATASET_CHANNELS];
-    int64_t resize; /* 1: images of other sizes are made to fit */
-    char *options;  /* of the caller: "name=value" lines */
+    int64_t resize;               /* 1: images of other sizes are made to fit */
+    int64_t set_images, set_hash; /* of the training images, see rg_dataset_hash(); 0: not known */
+    char *options;                /* of the caller: "name=value" lines */
 
     /* where training continues */
     int64_t epoch, position, steps, batches;

@@ -142,11 +142,15 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Shards whose names begin with test or val are the test part, all others the training part. */
-static bool is_of_part(const char *name, rg_dataset_part part)
+/* Of shards whose names begin with test or val the first are the test part, the others, where there
+ * are both, the validation part; all others are the training part. */
+typedef enum shard_kind { TRAIN_SHARD, TEST_SHARD, VALIDATION_SHARD, KINDS } shard_kind;
+
+static shard_kind kind_of(const char *name)
 {
-    const bool test = strncmp(name, "test", 4) == 0 || strncmp(name, "val", 3) == 0;
-    return test == (part == RG_DATASET_TEST);
+    return strncmp(name, "test", 4) == 0  ? TEST_SHARD
+           : strncmp(name, "val", 3) == 0 ? VALIDATION_SHARD
+                                          : TRAIN_SHARD;
 }
 
 static rg_status add_shard(shard_list *list, const char *name)
@@ -158,13 +162,13 @@ static rg_status add_shard(shard_list *list, const char *name)
     return RG_OK;
 }
 
-static rg_status list_shards(const char *folder, rg_dataset_part part, shard_list *list)
+static rg_status list_kind(const char *folder, shard_kind kind, shard_list *list)
 {
     DIR *open = opendir(folder);
     rg_status status = RG_OK;
     RG_CHECK(open != NULL, RG_IO, "cannot be opened: %s", strerror(errno));
     for (const struct dirent *e; status == RG_OK && (e = readdir(open)) != NULL;) {
-        if (e->d_name[0] != '.' && rg_tar_is_name(e->d_name) && is_of_part(e->d_name, part))
+        if (e->d_name[0] != '.' && rg_tar_is_name(e->d_name) && kind_of(e->d_name) == kind)
             status = add_shard(list, e->d_name);
     }
     closedir(open);
@@ -173,20 +177,36 @@ static rg_status list_shards(const char *folder, rg_dataset_part part, shard_lis
     return status;
 }
 
+static bool has_kind(const char *folder, shard_kind kind)
+{
+    shard_list list = { 0 };
+    const bool found = list_kind(folder, kind, &list) == RG_OK && list.count > 0;
+    release_shards(&list);
+    return found;
+}
+
+static rg_status list_shards(const char *folder, rg_dataset_part part, shard_list *list)
+{
+    if (part == RG_DATASET_TRAIN)
+        return list_kind(folder, TRAIN_SHARD, list);
+    const bool has_test = has_kind(folder, TEST_SHARD);
+    if (part == RG_DATASET_VALIDATION && !has_test)
+        return RG_OK;
+    return list_kind(folder, has_test && part == RG_DATASET_TEST ? TEST_SHARD : VALIDATION_SHARD,
+                     list);
+}
+
 bool rg_tar_is_here(const char *folder)
 {
-    shard_list lists[2] = { { 0 } };
-    const bool found = list_shards(folder, RG_DATASET_TRAIN, &lists[0]) == RG_OK &&
-                       list_shards(folder, RG_DATASET_TEST, &lists[1]) == RG_OK &&
-                       lists[0].count + lists[1].count > 0;
-    release_shards(&lists[0]);
-    release_shards(&lists[1]);
+    bool found = false;
+    for (int kind = 0; kind < KINDS; kind++)
+        found = found || has_kind(folder, (shard_kind)kind);
     return found;
 }
 
 /* ---- the set ---- */
 
-/* Reads the shards of one part; the classes of both parts count. */
+/* Reads the shards of one part; the classes of all parts count. */
 static rg_status read_part(const char *folder, rg_dataset_part part, shard_reader *r)
 {
     shard_list list = { 0 };
@@ -211,7 +231,7 @@ static rg_status read_single(const char *path, rg_dataset_part part, shard_reade
 {
     const char *slash = strrchr(path, '/');
     rg_status status = RG_OK;
-    if (part == RG_DATASET_TEST) {
+    if (part != RG_DATASET_TRAIN) {
         status = rg_dataset_no_part(part);
         rg_path_prefix(path);
         return status;
@@ -234,14 +254,12 @@ static rg_status folder_of(const char *path, char folder[RG_DATASET_PATH])
 static rg_status read_all(const char *path, rg_dataset_part part, const rg_dataset_options *options,
                           shard_reader *r)
 {
-    const rg_dataset_part other = part == RG_DATASET_TEST ? RG_DATASET_TRAIN : RG_DATASET_TEST;
     rg_items *const items = r->items;
     const bool single = rg_tar_is_name(path);
     RG_TRY(single ? read_single(path, part, r) : read_part(path, part, r));
     if (r->skipped > 0)
-        rg_dataset_say(options,
-                       "%s: %lld samples are skipped, because they have no image or no class", path,
-                       (long long)r->skipped);
+        rg_dataset_say(options, "%s: %lld %s no image or no class, and not used", path,
+                       (long long)r->skipped, r->skipped == 1 ? "sample has" : "samples have");
     if (items->count == 0) {
         (void)rg_fail(RG_MALFORMED, "the archives contain no images with a class (name.jpg or "
                                     "name.png beside name.cls)");
@@ -249,7 +267,11 @@ static rg_status read_all(const char *path, rg_dataset_part part, const rg_datas
         return RG_MALFORMED;
     }
     r->items = NULL;
-    const rg_status status = single ? RG_OK : read_part(path, other, r);
+    rg_status status = RG_OK;
+    for (int other = RG_DATASET_TRAIN; other <= RG_DATASET_VALIDATION && status == RG_OK; other++) {
+        if (!single && other != (int)part)
+            status = read_part(path, (rg_dataset_part)other, r);
+    }
     r->items = items;
     return status;
 }

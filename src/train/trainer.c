@@ -153,8 +153,11 @@ static rg_status check_kept(const rg_trainer *t)
 static rg_status read_resumed(rg_trainer *t, const char *path, const rg_safetensors *file,
                               const rg_dataset *set)
 {
-    const rg_run_state *s = &t->state;
+    rg_run_state *s = &t->state;
     RG_TRY(rg_trainer_check_set(t, set));
+    RG_TRY(rg_trainer_check_images(t, set));
+    s->set_images = set->info.count;
+    s->set_hash = rg_dataset_hash(set); /* which older checkpoints lack */
     const rg_stepper_options options = stepper_options(t);
     RG_TRY(rg_run_state_read(path, file, s, t->device, &options, &t->model, &t->stepper));
     rg_status status = rg_run_state_check(t->stepper);

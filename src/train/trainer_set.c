@@ -66,6 +66,8 @@ rg_status rg_trainer_describe_set(rg_trainer *t, const rg_dataset *set)
                                     .classes = info.classes,
                                     .seed = t->desc.seed };
     s->resize = set->resized;
+    s->set_images = info.count;
+    s->set_hash = rg_dataset_hash(set);
     RG_TRY(choose_loss(t, &info));
     RG_TRY(normalize(t, set));
     RG_TRY(rg_allocate_zero(allocator, (size_t)info.classes * sizeof *s->class_names, &memory));

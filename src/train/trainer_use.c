@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Evaluation and prediction: how good a network is on a data set, and what it says of images. */
+#include "train/dataset.h"
 #include "train/scores.h"
 #include "train/trainer.h"
 
@@ -55,6 +56,19 @@ rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_dataset *set)
         (long long)info.targets, (int)info.target, (long long)rg_network_targets(n),
         (int)n->target);
     return check_names(trainer, set);
+}
+
+rg_status rg_trainer_check_images(const rg_trainer *trainer, const rg_dataset *set)
+{
+    RG_CHECK_NOT_NULL(trainer);
+    RG_CHECK_NOT_NULL(set);
+    const rg_run_state *s = &trainer->state;
+    RG_CHECK(s->set_hash == 0 || s->set_images == set->info.count, RG_INVALID_ARGUMENT,
+             "there are %lld training images, but the network was trained with %lld",
+             (long long)set->info.count, (long long)s->set_images);
+    RG_CHECK(s->set_hash == 0 || s->set_hash == rg_dataset_hash(set), RG_INVALID_ARGUMENT,
+             "the training images are not those that the network was trained with");
+    return RG_OK;
 }
 
 /* For all images, or with `ranks` > 1 for every ranks-th batch, from that of `rank` on. */
