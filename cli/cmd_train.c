@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+enum { PATH_BYTES = 4096 };
 
 static volatile sig_atomic_t interrupted, unread;
 
@@ -128,9 +131,21 @@ static void take_lists(rg_train_request *request, const rg_train_lists *lists)
         request->rates = lists->rates;
 }
 
+/* --resume names a checkpoint, or the folder of a run, whose checkpoint's path is written. */
+static void find_checkpoint(rg_train_request *request, char path[PATH_BYTES])
+{
+    struct stat info;
+    const char *resume = request->resume;
+    if (resume == NULL || stat(resume, &info) != 0 || !S_ISDIR(info.st_mode))
+        return;
+    const int length = snprintf(path, PATH_BYTES, "%s/checkpoint.safetensors", resume);
+    if (length > 0 && length < PATH_BYTES)
+        request->resume = path;
+}
+
 /* Options that are not on the command line come from the checkpoint. */
 static int take_options(rg_train_request *request, rg_option options[], int argc, char **argv,
-                        const rg_train_lists *lists, char **kept)
+                        const rg_train_lists *lists, char **kept, char resumed[PATH_BYTES])
 {
     char **again = malloc((size_t)(argc + 1) * sizeof *again);
     if (again == NULL) {
@@ -139,11 +154,13 @@ static int take_options(rg_train_request *request, rg_option options[], int argc
     }
     memcpy(again, argv, (size_t)argc * sizeof *again);
     int left = rg_options_take(options, argc, argv, NULL, NULL), failed = 0;
+    find_checkpoint(request, resumed);
     if (left >= 0 && request->resume != NULL) {
         failed = read_kept(request, kept) != RG_OK ? rg_failed() : 0;
         const rg_train_request before = *request;
         if (failed == 0)
             left = rg_options_take(options, argc, again, NULL, NULL);
+        find_checkpoint(request, resumed);
         left = take_model(request, left, again);
         take_lists(request, lists);
         if (failed == 0 && left == 0 && !keeps_all(&before, request))
@@ -196,10 +213,11 @@ int rg_cmd_train(int argc, char **argv)
     rg_option options[RG_TRAIN_OPTIONS];
     rg_train_request request = rg_train_defaults();
     char *command = join_words(argc, argv), *kept = NULL;
+    char resumed[PATH_BYTES] = "";
     rg_train_lists lists = { 0 };
     rg_train_options(&request, options);
     argc = rg_train_lists_take(&lists, argc, argv);
-    int result = argc < 0 ? 1 : take_options(&request, options, argc, argv, &lists, &kept);
+    int result = argc < 0 ? 1 : take_options(&request, options, argc, argv, &lists, &kept, resumed);
     if (result == 0 && request.help) {
         print_help(options);
     } else if (result == 0) {
@@ -207,6 +225,9 @@ int rg_cmd_train(int argc, char **argv)
         action.sa_flags = (int)SA_RESETHAND; /* a second one ends the program at once */
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
+        struct sigaction hangup;
+        if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) /* nohup */
+            sigaction(SIGHUP, &action, NULL);
         signal(SIGPIPE, on_broken_pipe);
         result = train(&request, command != NULL ? command : "");
     }

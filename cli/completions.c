@@ -25,6 +25,9 @@ static const char *values_of(const char *option)
                   "softmax_cross_entropy" },
         { "data", "fashion-mnist glyphs" },
         { "isa", "base avx2 avx512" },
+        { "normalize", "data imagenet none" },
+        { "mpi", "openmpi mpich abi none" },
+        { "head", "auto" },
     };
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         if (strcmp(values[i][0], option) == 0)
@@ -40,7 +43,8 @@ static void print_operands(const char *command)
         strcmp(command, "bench") == 0) {
         for (int32_t i = 0; rg_ops[i] != NULL; i++)
             printf(" %s", rg_ops[i]->name);
-    } else if (strcmp(command, "graph") == 0 || strcmp(command, "export") == 0) {
+    } else if (strcmp(command, "graph") == 0 || strcmp(command, "export") == 0 ||
+               strcmp(command, "train") == 0 || strcmp(command, "run") == 0) {
         printf(" %s", values_of("model"));
     } else if (strcmp(command, "help") == 0) {
         for (const rg_command *c = rg_commands_of_program; c->name != NULL; c++)
@@ -71,11 +75,13 @@ static void show_words(const rg_option *options)
 
 static void print_values(void)
 {
-    static const char *const names[] = { "device",   "model", "dtype", "optimizer",
-                                         "schedule", "data",  "isa" };
+    static const char *const names[] = { "device",   "model",     "dtype", "optimizer",
+                                         "schedule", "data",      "isa",   "loss",
+                                         "mpi",      "normalize", "head" };
     puts("    case ${COMP_WORDS[COMP_CWORD-1]} in");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        printf("        --%s) COMPREPLY=($(compgen -f -W '%s' -- \"$current\")); return ;;\n",
+        printf("        --%s) mapfile -t COMPREPLY < <(compgen -f -W '%s' -- \"$current\")\n"
+               "            return ;;\n",
                names[i], values_of(names[i]));
     puts("    esac");
 }
@@ -103,11 +109,11 @@ void rg_print_bash(void)
         printf(" %s", c->name);
     puts(" --help --version'\n        operands=\n    fi");
     print_values();
-    puts(
-        "    if [ \"$COMP_CWORD\" -gt 1 ] && [ \"${current#-}\" = \"$current\" ]; then\n"
-        "        COMPREPLY=($(compgen -f -W \"$operands\" -- \"$current\"))\n        return\n    fi\n"
-        "    COMPREPLY=($(compgen -W \"$options\" -- \"$current\"))\n}\n"
-        "complete -o filenames -F _retrograde retrograde");
+    puts("    if [ \"$COMP_CWORD\" -gt 1 ] && [ \"${current#-}\" = \"$current\" ]; then\n"
+         "        mapfile -t COMPREPLY < <(compgen -f -W \"$operands\" -- \"$current\")\n"
+         "        return\n    fi\n"
+         "    mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$current\")\n}\n"
+         "complete -o filenames -F _retrograde retrograde");
 }
 
 /* ---- zsh ---- */

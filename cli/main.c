@@ -14,11 +14,11 @@
 
 const rg_command rg_commands_of_program[] = {
 #if RG_HAVE_TRAIN
-    { "train", rg_cmd_train, "[--OPTION VALUE]...",
+    { "train", rg_cmd_train, "[MODEL] [--OPTION VALUE]...",
       "train a network on images; write a report and a checkpoint" },
-    { "eval", rg_cmd_eval, "CHECKPOINT [--OPTION VALUE]...",
+    { "eval", rg_cmd_eval, "CHECKPOINT|RUN [--OPTION VALUE]...",
       "evaluate a trained network on a data set" },
-    { "predict", rg_cmd_predict, "CHECKPOINT IMAGE... [--OPTION VALUE]...",
+    { "predict", rg_cmd_predict, "CHECKPOINT|RUN IMAGE... [--OPTION VALUE]...",
       "classify images; print the probabilities" },
     { "graph", rg_cmd_graph, "MODEL [--OPTION VALUE]...",
       "draw a network with its forward and backward pass (SVG, DOT)" },

@@ -65,7 +65,8 @@ static size_t run_options(rg_train_request *q, rg_option *table)
         { "out", RG_OPTION_TEXT, &q->out, "FOLDER",
           "results folder (default run, or run-2, ... if it exists; with --resume, that of the "
           "checkpoint)" },
-        { "resume", RG_OPTION_TEXT, &q->resume, "FILE", "continue from a checkpoint" },
+        { "resume", RG_OPTION_TEXT, &q->resume, "PATH",
+          "continue from a checkpoint, or from that of a results folder" },
         { "stop", RG_OPTION_COUNT, &q->stop, "N", "stop after epoch N; --resume continues" },
         { "mpi", RG_OPTION_TEXT, &q->mpi, "NAME",
           "with mpirun or srun: openmpi, mpich, abi or the path of a library (default: that of the "
@@ -128,7 +129,7 @@ static size_t step_options(rg_train_request *q, rg_option *table)
           "fraction of the training data that chooses the best epoch, unless the data has a part for "
           "validation (default 0.1); 0: none" },
         { "patience", RG_OPTION_COUNT, &q->patience, "N",
-          "stop after N epochs without a higher validation accuracy; 0 (default): never" },
+          "stop after N epochs that are not better by validation; 0 (default): never" },
         { "shift", RG_OPTION_COUNT, &q->shift, "N",
           "shift training images randomly by up to N pixels" },
         { "crop", RG_OPTION_COUNT, &q->crop, "N",

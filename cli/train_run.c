@@ -119,13 +119,21 @@ static char *folder_of(const char *path)
     return slash == NULL ? strdup(".") : strndup(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-/* "run", or the first of "run-2", "run-3", ... that holds no run. */
-static char *free_folder(void)
+/* "run", or the first of "run-2", "run-3", ... that holds no run, and that no process writes to. */
+static rg_status open_free_folder(rg_train_run *run)
 {
-    char name[32] = "run";
-    for (int i = 2; i < 100000 && rg_run_exists(name); i++)
-        snprintf(name, sizeof name, "run-%d", i);
-    return strdup(name);
+    rg_status status = RG_INVALID_STATE;
+    for (int i = 1; i < 100000 && status == RG_INVALID_STATE; i++) {
+        char name[32] = "run";
+        if (i > 1)
+            snprintf(name, sizeof name, "run-%d", i);
+        if (rg_run_exists(name))
+            continue;
+        status = rg_run_open(name, &run->run);
+        run->out = status == RG_OK ? strdup(name) : NULL;
+    }
+    RG_PASS(status);
+    return run->out != NULL ? RG_OK : rg_fails(RG_OUT_OF_MEMORY, "out of memory for a path");
 }
 
 /* A run goes on in the folder of its checkpoint; a new one takes a folder without a run. */
@@ -134,9 +142,9 @@ static rg_status open_folder(rg_train_run *run)
     const rg_train_request *q = run->request;
     if (!writes(run))
         return RG_OK;
-    run->out = q->out != NULL      ? strdup(q->out)
-               : q->resume != NULL ? folder_of(q->resume)
-                                   : free_folder();
+    if (q->out == NULL && q->resume == NULL)
+        return open_free_folder(run);
+    run->out = q->out != NULL ? strdup(q->out) : folder_of(q->resume);
     if (run->out == NULL)
         return rg_fails(RG_OUT_OF_MEMORY, "out of memory for a path");
     RG_PASS(rg_run_open(run->out, &run->run)); /* before the checkpoint is read */
@@ -357,6 +365,17 @@ static bool is_patience_over(const rg_train_run *run)
     return patience > 0 && p->best_epoch > 0 && p->finished - p->best_epoch >= patience;
 }
 
+/* What makes an epoch the best one. */
+static const char *better_of(const rg_train_run *run)
+{
+    rg_network_desc network;
+    if (rg_trainer_get_network(run->trainer, &network) != RG_OK)
+        return "better epoch";
+    return network.target == RG_TARGET_VALUES ? "lower validation loss"
+           : network.target == RG_TARGET_MASK ? "higher validation intersection over union"
+                                              : "higher validation accuracy";
+}
+
 /* What the other ranks have cost. */
 static rg_status say_shares(const rg_train_run *run)
 {
@@ -386,8 +405,7 @@ rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool 
         RG_PASS(save_epoch(run));
         RG_PASS(rg_train_group_stops(run->group, *interrupted != 0, &stops));
         if (is_patience_over(run))
-            rg_show_say(&run->show,
-                        "no higher validation accuracy since epoch %lld; training stops",
+            rg_show_say(&run->show, "no %s since epoch %lld; training stops", better_of(run),
                         (long long)p->best_epoch);
         else if (stops) {
             run->is_stopped = true;

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <time.h>
@@ -19,10 +20,30 @@ double rg_show_clock(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* Whether the lines of a terminal can be drawn again. */
+static bool is_terminal(void)
+{
+    const char *kind = getenv("TERM");
+    return isatty(STDOUT_FILENO) == 1 && (kind == NULL || strcmp(kind, "dumb") != 0);
+}
+
+/* Whether the locale has letters beyond ASCII; the first variable that is set counts. */
+static bool has_utf8(void)
+{
+    static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
+    for (int i = 0; i < 3; i++) {
+        const char *value = getenv(names[i]);
+        if (value != NULL && value[0] != 0)
+            return strcasestr(value, "utf-8") != NULL || strcasestr(value, "utf8") != NULL;
+    }
+    return false;
+}
+
 void rg_show_begin(rg_train_show *show, bool json, int64_t epochs, int64_t images)
 {
     *show = (rg_train_show){ .json = json,
-                             .terminal = !json && isatty(STDOUT_FILENO) == 1,
+                             .terminal = !json && is_terminal(),
+                             .is_plain = !has_utf8(),
                              .epochs = epochs,
                              .images = images,
                              .metric = "accuracy",
@@ -62,16 +83,20 @@ static void clock_text(double seconds, char text[16])
 
 enum { LONGEST_BAR = 24, SHORTEST_BAR = 6 };
 
-/* A bar of so many characters with eighths at its end. */
-static void draw_bar(double part, int length, char *bar)
+/* A bar of so many characters with eighths at its end, between its ends. */
+static void draw_bar(double part, int length, bool is_plain, char *bar)
 {
     static const char *const eighths[] = { "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };
     const int filled = (int)(part * length * 8);
-    bar[0] = 0;
+    strcpy(bar, is_plain ? "[" : "│");
     for (int i = 0; i < length; i++) {
         const int here = filled - 8 * i;
-        strcat(bar, here >= 8 ? "█" : here > 0 ? eighths[here] : " ");
+        strcat(bar, here < 8 && (is_plain || here <= 0) ? " "
+                    : is_plain                          ? "#"
+                    : here >= 8                         ? "█"
+                                                        : eighths[here]);
     }
+    strcat(bar, is_plain ? "]" : "│");
 }
 
 /* Of the images so far. */
@@ -122,7 +147,7 @@ void rg_show_progress(rg_train_show *show, const rg_trainer_progress *p)
     if (!show->terminal || show->silent || now - show->drawn < 0.1)
         return;
     show->drawn = now;
-    char bar[LONGEST_BAR * 4 + 1], pieces[PIECES][PIECE], epoch[64];
+    char bar[(LONGEST_BAR + 2) * 4 + 1], pieces[PIECES][PIECE], epoch[64];
     int count = progress_pieces(show, p, now, pieces), rest = 0;
     const int start =
         snprintf(epoch, sizeof epoch, "epoch %" PRId64 "/%" PRId64 " ", p->epoch, show->epochs);
@@ -134,8 +159,8 @@ void rg_show_progress(rg_train_show *show, const rg_trainer_progress *p)
         rest -= (int)strlen(pieces[--count]);
     const int length = columns - rest < LONGEST_BAR ? columns - rest : LONGEST_BAR;
     const double part = (double)p->images / (double)(show->images > 0 ? show->images : 1);
-    draw_bar(part > 1 ? 1 : part, length > 0 ? length : 0, bar);
-    printf("\r\033[K%s│%s│", epoch, bar);
+    draw_bar(part > 1 ? 1 : part, length > 0 ? length : 0, show->is_plain, bar);
+    printf("\r\033[K%s%s", epoch, bar);
     for (int i = 0; i < count; i++)
         fputs(pieces[i], stdout);
     fflush(stdout);
@@ -154,6 +179,18 @@ static const char *json_name(const char *metric, const char *part)
     if (part[0] == 0)
         return error ? "absolute_error" : "accuracy";
     return error ? "validation_absolute_error" : "validation_accuracy";
+}
+
+/* What only some targets have. */
+static void json_scores(const char *part, const rg_trainer_result *r)
+{
+    char name[32];
+    snprintf(name, sizeof name, "%s_top5", part);
+    if (isfinite(r->top5))
+        json_member(name, r->top5);
+    snprintf(name, sizeof name, "%s_iou", part);
+    if (isfinite(r->iou))
+        json_member(name, r->iou);
 }
 
 const char *rg_score_name(rg_target_kind target)
@@ -191,6 +228,7 @@ void rg_show_epoch(rg_train_show *show, const rg_trainer_progress *p,
         if (validation != NULL) {
             json_member("validation_loss", validation->loss);
             json_member(json_name(show->metric, "validation_"), validation->score);
+            json_scores("validation", validation);
         }
         json_member("rate", p->rate);
         json_member("seconds", p->now_seconds);
@@ -219,8 +257,7 @@ void rg_show_end(const rg_train_show *show, const rg_network_desc *network,
             json_member("test_absolute_error", test->score);
         else
             json_member("test_accuracy", test->accuracy);
-        if (network->target == RG_TARGET_MASK)
-            json_member("test_iou", test->iou);
+        json_scores("test", test);
         json_member("seconds", seconds);
         puts("}");
     } else {

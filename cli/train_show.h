@@ -11,6 +11,7 @@
 
 typedef struct rg_train_show {
     bool json, terminal;
+    bool is_plain;          /* the terminal shows ASCII alone */
     bool silent;            /* another rank tells */
     int64_t epochs, images; /* of the whole run; of an epoch */
     double began;           /* this run */

@@ -231,6 +231,17 @@ class MainTest(ProgramTest):
             ask = "COMP_WORDS=(%s) COMP_CWORD=%d; _retrograde; echo ${COMPREPLY[@]}" % (line, len(words) - 1)
             done = subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True)
             self.assertEqual((done.stdout.split(), done.stderr), (wanted, ""))
+        with open(os.path.join(self.folder.name, "my model.txt"), "w", encoding="utf-8"):
+            pass
+        for line, last, wanted in (("retrograde train", "my", "my model.txt"), ("retrograde train", "len", "lenet"),
+                                   ("retrograde train --loss", "hub", "huber"), ("retrograde train --mpi", "mpi", "mpich"),
+                                   ("retrograde train --normalize", "ima", "imagenet")):  # fmt: skip
+            words = line.split(" ") + [last]
+            if "train" not in script:
+                continue  # the program cannot train
+            ask = "COMP_WORDS=(%s) COMP_CWORD=%d; _retrograde; echo \"${#COMPREPLY[@]} $COMPREPLY\"" % (" ".join(words), len(words) - 1)
+            done = subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True, cwd=self.folder.name)
+            self.assertEqual((done.stdout, done.stderr), ("1 %s\n" % wanted, ""))
 
     def test_statuses(self):
         self.assertEqual(self.run_program().returncode, 2)

@@ -23,6 +23,45 @@ static void test_npy_folder(void)
     clear_files();
 }
 
+/* Labels of any integers, and targets in Fortran's order. */
+static void test_npy_labels(void)
+{
+    const unsigned char pixels[2] = { 1, 2 };
+    const unsigned char little[16] = { 3, 0, 1 }, negative[2] = { 255, 0 };
+    const float columns[6] = { 1, 4, 2, 5, 3, 6 }; /* (2, 3) in Fortran's order */
+    const bytes x = npy_of("|u1", "False", "2, 1", pixels, 2);
+    const struct {
+        const char *descr;
+        const unsigned char *data;
+        size_t size;
+        int32_t first, second;
+    } kinds[] = { { "|i1", little, 2, 3, 0 },      { "<i2", little, 4, 3, 1 },
+                  { "<u2", little, 4, 3, 1 },      { ">u2", little + 1, 4, 1, 0 },
+                  { "<u8", little + 2, 16, 1, 0 }, { "<u4", little + 2, 8, 1, 0 } };
+    static unsigned char padded[32];
+    memcpy(padded, little, sizeof little);
+    write_file("x.npy", &x);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const unsigned char *data = padded + (kinds[i].data - little);
+        const bytes y = npy_of(kinds[i].descr, "False", "2,", data, kinds[i].size);
+        write_file("y.npy", &y);
+        EXPECT_OK(open_it("", RG_DATASET_TRAIN));
+        EXPECT(rg_dataset_label(opened, 0) == kinds[i].first);
+        EXPECT(rg_dataset_label(opened, 1) == kinds[i].second);
+    }
+    bytes y = npy_of("|i1", "False", "2,", negative, 2);
+    write_file("y.npy", &y);
+    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "label 0 is -1");
+    y = npy_of("<f4", "True", "2, 3", columns, sizeof columns);
+    write_file("y.npy", &y);
+    EXPECT_OK(open_it("", RG_DATASET_TRAIN));
+    const float *first = rg_dataset_values(opened, 0), *second = rg_dataset_values(opened, 1);
+    EXPECT(first[0] == 1 && first[1] == 2 && first[2] == 3);
+    EXPECT(second[0] == 4 && second[1] == 5 && second[2] == 6);
+    close_it();
+    clear_files();
+}
+
 /* Opens x and y as an archive. */
 static rg_status open_pair(const bytes *x, const bytes *y, int how)
 {
@@ -264,6 +303,7 @@ int main(void)
 {
     scratch_begin();
     test_npy_folder();
+    test_npy_labels();
     test_npz_types();
     test_npz_parts();
     test_npz_targets();

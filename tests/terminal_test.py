@@ -17,11 +17,12 @@ import train_case
 from train_case import Case, run
 
 
-def on_terminal(words, columns):
+def on_terminal(words, columns, **variables):
     """What the program writes to a terminal of this width."""
+    variables = {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm", **variables}
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    child = subprocess.Popen([train_case.PROGRAM, *words], stdout=slave, stderr=slave, stdin=slave)
+    child = subprocess.Popen([train_case.PROGRAM, *words], stdout=slave, stderr=slave, stdin=slave, env=variables)
     os.close(slave)
     written = b""
     while True:
@@ -52,6 +53,16 @@ class Progress(Case):
                 self.assertNotIn(" 0 images/s", line)
             if columns == 80:
                 self.assertTrue(any("images/s" in line and "left" in line for line in lines), lines)
+
+
+    def test_simple_terminals(self):
+        words = ("train", "--data", "glyphs", "--model", "small", "--epochs", "1", "--threads", "1")
+        _, text = on_terminal(words + ("--out", self.path("plain")), 80, LC_ALL="C")
+        self.assertIn("[#", text)
+        self.assertTrue(text.split("\n", 1)[1].isascii(), text)
+        _, text = on_terminal(words + ("--out", self.path("dumb")), 80, TERM="dumb")
+        self.assertNotIn("\033", text)
+        self.assertIn("epoch  1/1", text)
 
 
 class Words(Case):

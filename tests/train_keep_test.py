@@ -23,6 +23,16 @@ class Folders(Case):
         self.refuses(*words, "--out", self.path("run"), says=("another run", "--resume"))
         self.assertEqual(read(self.path("run", "best.safetensors")), before)
 
+    def test_two_at_once(self):
+        """A run that has nothing to show yet is one, too."""
+        words = self.small("--epochs", "10000")
+        first = start(*words, cwd=self.folder)
+        first.stdout.readline()
+        output, _ = run(*words, "--epochs", "1", cwd=self.folder)
+        self.assertIn("network  run-2/best.safetensors", output)
+        first.send_signal(signal.SIGINT)
+        first.communicate(timeout=60)
+
     def test_deep(self):
         run(*self.small("--model", "mlp", "--epochs", "1", "--out", self.path("a", "b", "c")))
         self.assertTrue(os.path.exists(self.path("a", "b", "c", "report.html")))
@@ -30,7 +40,7 @@ class Folders(Case):
     def test_resume_goes_on_in_its_folder(self):
         words = self.small("--model", "mlp", "--epochs", "2", "--stop", "1", "--out", self.path("out"))
         run(*words)
-        run("train", "--resume", self.checkpoint("out"), cwd=self.folder)
+        run("train", "--resume", "out", cwd=self.folder)  # the folder, or its checkpoint
         self.assertEqual(self.epochs("out"), [1, 2])
         self.assertFalse(os.path.exists(self.path("run")))
 
@@ -58,14 +68,16 @@ class Best(Case):
         self.refuses(*self.small("--validation", "0", "--patience", "2"), says="--patience", status=2)
 
     def test_interrupt_writes_a_report(self):
-        child = start(*self.small("--epochs", "10000", "--out", self.path("out")))
-        for _ in range(2):
-            child.stdout.readline()
-        child.send_signal(signal.SIGINT)
-        child.communicate(timeout=60)
-        self.assertEqual(child.returncode, 130)
-        page = read(self.path("out", "report.html")).decode()
-        self.assertTrue("validation images" in page and "test images" not in page and "</html>" in page)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            out = self.path("out%d" % number)
+            child = start(*self.small("--epochs", "10000", "--out", out))
+            for _ in range(2):
+                child.stdout.readline()
+            child.send_signal(number)
+            child.communicate(timeout=60)
+            self.assertEqual(child.returncode, 130)
+            page = read(os.path.join(out, "report.html")).decode()
+            self.assertTrue("validation images" in page and "test images" not in page and "</html>" in page)
 
     def test_loss_of_16_bits(self):
         for dtype in ("bf16", "f16"):

@@ -14,6 +14,7 @@
 #include <retrograde/files.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The elements begin at a multiple of this. */
@@ -37,10 +38,18 @@ static const struct element_type {
 };
 enum { ELEMENT_TYPES = sizeof element_types / sizeof element_types[0] };
 
+/* Those that become i64 where the caller wants them. */
+static const struct integer_type {
+    char name[3];
+    int32_t narrow;
+} integer_types[] = { { "i1", -1 }, { "i2", -2 }, { "u2", 2 }, { "u4", 4 }, { "u8", 8 } };
+enum { INTEGER_TYPES = sizeof integer_types / sizeof integer_types[0] };
+
 /* ---- the dictionary ---- */
 
 typedef struct scanner {
     const char *at, *end;
+    bool all_integers;
 } scanner;
 
 typedef rg_npy_header header;
@@ -88,6 +97,14 @@ static rg_status scan_descr(scanner *s, header *h)
         if (strcmp(text + 1, element_types[i].name) != 0)
             continue;
         h->dtype = element_types[i].dtype;
+        h->swapped = (order == '<' || order == '>') && order != native_order;
+        return RG_OK;
+    }
+    for (int i = 0; known && s->all_integers && i < INTEGER_TYPES; i++) {
+        if (strcmp(text + 1, integer_types[i].name) != 0)
+            continue;
+        h->dtype = RG_I64;
+        h->narrow = integer_types[i].narrow;
         h->swapped = (order == '<' || order == '>') && order != native_order;
         return RG_OK;
     }
@@ -163,13 +180,16 @@ static rg_status scan_dictionary(scanner *s, header *h)
     return RG_OK;
 }
 
-RG_PRIVATE_API rg_status rg_npy_header_parse(const char *text, size_t length, rg_npy_header *h)
+RG_PRIVATE_API rg_status rg_npy_header_parse(const char *text, size_t length, bool all_integers,
+                                             rg_npy_header *h)
 {
     *h = (header){ 0 };
-    scanner s = { text, text + length };
+    scanner s = { text, text + length, all_integers };
     RG_TRY(scan_dictionary(&s, h));
     const rg_tensor_desc desc = rg_tensor_desc_dense(h->dtype, h->rank, h->dims);
     RG_CHECK(rg_shape_check(&desc, "NPY", &h->bytes) == RG_OK, RG_MALFORMED, "%s", rg_error_text());
+    if (h->narrow != 0)
+        h->bytes = h->bytes / 8 * (size_t)abs(h->narrow);
     return RG_OK;
 }
 
@@ -218,7 +238,7 @@ static rg_status read_header(rg_input *input, const rg_allocator *allocator, hea
     RG_TRY(rg_allocate(allocator, length + 1, &text));
     rg_status status = take(input, text, length);
     if (status == RG_OK)
-        status = rg_npy_header_parse(text, length, h);
+        status = rg_npy_header_parse(text, length, false, h);
     rg_release(allocator, text, length + 1);
     RG_TRY(status);
     RG_CHECK(!input->sized || h->bytes == input->left, RG_MALFORMED,

@@ -14,14 +14,16 @@ typedef struct rg_npy_header {
     bool swapped, fortran; /* the other byte order; the first dimension is contiguous */
     int32_t rank;
     int64_t dims[RG_MAX_RANK];
-    size_t bytes; /* of all elements */
+    size_t bytes;   /* of all elements */
+    int32_t narrow; /* bytes of an element in the file where that is another than dtype, which is
+                       i64 then; less than 0: signed */
 } rg_npy_header;
 
 /* Checks magic and version; `length_bytes` of the dictionary's length follow, lowest first. */
 rg_status rg_npy_start(const unsigned char start[RG_NPY_START], size_t *length_bytes);
 
-/* Reads the dictionary. */
-rg_status rg_npy_header_parse(const char *text, size_t length, rg_npy_header *h);
+/* Reads the dictionary. With `all_integers` those of any size are read, see `narrow`. */
+rg_status rg_npy_header_parse(const char *text, size_t length, bool all_integers, rg_npy_header *h);
 
 void rg_npy_swap_bytes(char *data, size_t bytes, size_t element);
 

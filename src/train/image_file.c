@@ -153,7 +153,7 @@ static rg_status check_size(const rg_image_form *form, rg_extent size)
         form->resize || (size.height == form->size.height && size.width == form->size.width),
         RG_MALFORMED,
         "the image has %lld x %lld pixels, but the first image has %lld x %lld; a size for all "
-        "images resizes them (--size)",
+        "images resizes them (train --size)",
         (long long)size.height, (long long)size.width, (long long)form->size.height,
         (long long)form->size.width);
     return RG_OK;

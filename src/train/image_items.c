@@ -170,7 +170,7 @@ rg_status rg_items_check(const rg_items *items, size_t index, rg_decoder *decode
         (header.size.height != form->size.height || header.size.width != form->size.width))
         status = rg_fail(RG_MALFORMED,
                          "the image has %lld x %lld pixels, but the first image has %lld x %lld; a "
-                         "size for all images resizes them (--size)",
+                         "size for all images resizes them (train --size)",
                          (long long)header.size.height, (long long)header.size.width,
                          (long long)form->size.height, (long long)form->size.width);
     else if (status == RG_OK)

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -43,9 +44,48 @@ static rg_status read_header(rg_source *source, rg_npy_header *h)
     RG_TRY(rg_allocate(memory, length + 1, &text));
     rg_status status = rg_source_take(source, text, length, "its NPY header");
     if (status == RG_OK)
-        status = rg_npy_header_parse(text, length, h);
+        status = rg_npy_header_parse(text, length, true, h);
     rg_release(memory, text, length + 1);
     return status;
+}
+
+/* Integers of other sizes become i64; those that are too large become less than 0. */
+static rg_status widen(npy_array *array)
+{
+    rg_npy_header *h = &array->h;
+    const size_t each = (size_t)abs(h->narrow), count = h->bytes / each;
+    int64_t *wide;
+    RG_TRY(rg_allocate_array(count, sizeof *wide, &wide));
+    for (size_t i = 0; i < count; i++) {
+        const char *at = array->data + i * each;
+        int16_t two;
+        uint16_t few;
+        uint32_t more;
+        switch (h->narrow) {
+        case -1:
+            wide[i] = *(const signed char *)at;
+            break;
+        case -2:
+            memcpy(&two, at, sizeof two);
+            wide[i] = two;
+            break;
+        case 2:
+            memcpy(&few, at, sizeof few);
+            wide[i] = few;
+            break;
+        case 4:
+            memcpy(&more, at, sizeof more);
+            wide[i] = more;
+            break;
+        default:
+            memcpy(&wide[i], at, sizeof *wide);
+        }
+    }
+    rg_release(memory, array->data, h->bytes);
+    array->data = (char *)wide;
+    h->bytes = count * sizeof *wide;
+    h->narrow = 0;
+    return RG_OK;
 }
 
 static rg_status read_array(rg_source *source, npy_array *array)
@@ -62,8 +102,9 @@ static rg_status read_array(rg_source *source, npy_array *array)
     RG_TRY(rg_source_take(source, data, h.bytes, "its elements"));
     RG_TRY(rg_source_finish(source));
     if (h.swapped)
-        rg_npy_swap_bytes(data, h.bytes, rg_dtype_size(h.dtype));
-    return RG_OK;
+        rg_npy_swap_bytes(data, h.bytes,
+                          h.narrow != 0 ? (size_t)abs(h.narrow) : rg_dtype_size(h.dtype));
+    return h.narrow != 0 ? widen(array) : RG_OK;
 }
 
 /* ---- where they stand ---- */
@@ -315,12 +356,39 @@ static bool is_whole(rg_dtype dtype)
     return dtype == RG_U8 || dtype == RG_I32 || dtype == RG_I64;
 }
 
+/* Elements in C order: the last dimension is contiguous. */
+static rg_status order_rows(npy_array *y)
+{
+    const rg_npy_header *h = &y->h;
+    const size_t element = rg_dtype_size(h->dtype);
+    int64_t index[RG_MAX_RANK] = { 0 }, step[RG_MAX_RANK] = { 0 }, next = 1, from = 0;
+    void *data;
+    RG_TRY(rg_allocate(memory, h->bytes, &data));
+    for (int32_t d = 0; d < h->rank; d++) {
+        step[d] = next;
+        next *= h->dims[d];
+    }
+    for (size_t i = 0; i < h->bytes / element; i++) {
+        memcpy((char *)data + i * element, y->data + (size_t)from * element, element);
+        for (int32_t d = h->rank - 1; d >= 0; d--) {
+            from += step[d];
+            if (++index[d] < h->dims[d])
+                break;
+            from -= step[d] * h->dims[d];
+            index[d] = 0;
+        }
+    }
+    rg_release(memory, y->data, h->bytes);
+    y->data = data;
+    y->h.fortran = false;
+    return RG_OK;
+}
+
 /* What an array y holds. `count`: of images, -1 where they are not read. */
 static rg_status find_targets(const npy_array *y, int64_t count, npy_targets *t)
 {
     const rg_npy_header *h = &y->h;
-    RG_CHECK(h->rank >= 1 && !h->fortran, RG_UNSUPPORTED,
-             "targets must have at least one dimension, in C order");
+    RG_CHECK(h->rank >= 1, RG_UNSUPPORTED, "targets must have at least one dimension");
     RG_CHECK(count < 0 || h->dims[0] == count, RG_MALFORMED,
              "there are %lld labels for %lld images", (long long)h->dims[0], (long long)count);
     memcpy(t->name, y->name, sizeof t->name);
@@ -370,8 +438,10 @@ static rg_status use_values(const npy_array *y, int64_t count, bool labels, floa
 }
 
 /* `set` is NULL for the part that is not read. */
-static rg_status use_labels(const npy_array *y, rg_dataset *set, npy_targets *t, int32_t *largest)
+static rg_status use_labels(npy_array *y, rg_dataset *set, npy_targets *t, int32_t *largest)
 {
+    if (y->h.fortran && y->h.rank > 1)
+        RG_TRY(order_rows(y));
     RG_TRY(find_targets(y, set != NULL ? set->info.count : -1, t));
     const bool classes = t->kind == RG_TARGET_CLASS || t->kind == RG_TARGET_MASK;
     const bool is_mask = t->kind == RG_TARGET_MASK;
