@@ -60,6 +60,40 @@ class Targets(Case):
             self.assertEqual(len(page.split('<path class="dots"')[1].split('"/>')[0].split("h0")), 41)
             os.rename(self.path("out"), self.path("out-" + dtype))
 
+    def test_columns(self):
+        """Columns of any scale, each with its own mean and deviation: in training, predictions and ONNX models."""
+        rows = self.table()
+        scaled = [[r[0], 1000 * r[1] + 5000, 0.001 * r[2], 50 * r[3] - 20, 7, r[5]] for r in rows]
+        targets = sum(([r[0] + 2 * r[1], r[2] - r[3]] for r in rows), [])
+        for name, shape in (("table", (400, 6)), ("series", (400, 2, 3))):
+            # of a series the two steps of a column have one scale
+            x = scaled if name == "table" else [[r[0], 1000 * r[1] + 5000, 0.001 * r[2], r[3], 1000 * r[4] + 5000, 0.001 * r[5]]
+                                               for r in rows]  # fmt: skip
+            y = targets if name == "table" else sum(([r[0] + 2 * r[1], r[0] - r[3]] for r in rows), [])
+            self.arrays(shape, sum(x, []), "<f4", (2,), y)
+            run("train", "--data", self.path("set"), "--out", self.path(name), "--batch", "16", "--model", "mlp", "--epochs", "12")
+            told = json.loads(run("eval", self.path(name), "--json")[0])
+            self.assertLess(told["absolute_error"], 0.15, name)
+            checkpoint = read(self.path(name, "checkpoint.safetensors"))
+            self.assertIn(b'"columns":"%d"' % shape[-1], checkpoint)
+            write_npy(self.path("one.npy"), "<f4", shape[1:], floats(x[0]))
+            values = json.loads(run("predict", self.path(name), self.path("one.npy"), "--json")[0])["values"]
+            for value, wanted in zip(values, y):
+                self.assertLess(abs(value - wanted), 0.6)
+            run("export", self.path(name), "-o", self.path("model.onnx"))
+            write_npy(self.path("input.npy"), "<f4", (1, 1) + (1,) * (3 - len(shape)) + shape[1:], floats(x[0]))
+            run("run", self.path("model.onnx"), "images=" + self.path("input.npy"), "-o", "logits=" + self.path("output.npy"))
+            output = array.array("f", read(self.path("output.npy"))[-8:])
+            for value, wanted in zip(output, values):
+                self.assertLess(abs(value - wanted), 1e-4 * max(1, abs(wanted)))
+        words = ("train", "--data", self.path("set"), "--out", self.path("cut"), "--batch", "16", "--model", "mlp", "--epochs", "12")
+        run(*words, "--stop", "3")
+        run("train", "--resume", self.path("cut"))
+        self.assertEqual(read(self.path("cut", "checkpoint.safetensors")), read(self.path("series", "checkpoint.safetensors")))
+        self.arrays((40, 4, 3), [(i % 97) / 96 for i in range(480)], "|u1", (), [i % 2 for i in range(40)])
+        run("train", "--data", self.path("set"), "--out", self.path("grey"), "--model", "mlp", "--epochs", "1")
+        self.assertNotIn(b'"columns"', read(self.path("grey", "checkpoint.safetensors")))  # as pixels are
+
     def test_losses(self):
         self.table()
         results = set()

@@ -38,6 +38,10 @@ typedef struct rg_checkpoint_info {
     /** Of each channel of the training set: what the network takes is (x - mean) / deviation, where
      *  pixels of u8 count as 0 to 1. */
     double mean[RG_DATASET_CHANNELS], deviation[RG_DATASET_CHANNELS];
+    /** Above 0: that is done with each column in place of each channel. The numbers live as long as
+     *  the checkpoint. */
+    int64_t columns;
+    const double *column_mean, *column_deviation;
     int64_t train_images; /**< that it was trained with; 0 in checkpoints of older versions */
 } rg_checkpoint_info;
 

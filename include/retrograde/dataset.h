@@ -191,6 +191,13 @@ RG_API rg_status rg_dataset_read_mask(const rg_dataset *set, int64_t index, int3
 RG_API rg_status rg_dataset_measure(const rg_dataset *set, double mean[RG_DATASET_CHANNELS],
                                     double deviation[RG_DATASET_CHANNELS]);
 
+/** The same of every column, for tables and series: arrays x of f2, f4 or f8 in NPY files that are
+ *  (n, w) or (n, h, w), whose columns mean different things. *columns is the width then, and `mean`
+ *  and `deviation`, which may be NULL, have so many numbers; otherwise it is 0. It is 0, too, where
+ *  all numbers are from 0 to 1, or of (n, h, w) whole numbers from 0 to 255, as in images. */
+RG_API rg_status rg_dataset_measure_columns(const rg_dataset *set, int64_t *columns, double mean[],
+                                            double deviation[]);
+
 /** Prepares batches ahead of the consumer on its own threads, epoch after epoch without end.
  *  What a batch holds follows from set, descriptor, epoch and position alone. Calls for one
  *  loader come from one thread at a time. */
@@ -221,6 +228,11 @@ typedef struct rg_loader_desc {
     /** Of each batch, only images `first` to `first` + `most` - 1 are made, as far as the batch has
      *  them: the part of one rank. 0 or more; `most` 0 (default): all. */
     int64_t first, most;
+    /** Above 0, the width: column k of images with one channel, of f32, becomes (x -
+     *  column_mean[k]) / column_deviation[k] in place of the above. The numbers must stay as long
+     * as the loader does. */
+    int64_t columns;
+    const double *column_mean, *column_deviation;
 } rg_loader_desc;
 RG_API rg_loader_desc rg_loader_desc_default(void);
 

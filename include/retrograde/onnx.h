@@ -175,6 +175,8 @@ typedef struct rg_onnx_write_desc {
      *  reads it, channel by channel (default 0). */
     const double *mean, *deviation;
     int32_t channels;
+    bool by_columns; /**< images have one channel, and these are of each column: `channels` is how
+                          many (default false) */
     const rg_onnx_write_name *names; /**< other names of sources and results (default NULL) */
     int32_t name_count;
     const char *name; /**< of the graph in the file (default NULL: "retrograde") */

@@ -119,10 +119,11 @@ static rg_status find_source(const rg_export *e, const char *name, rg_tensor_des
 static rg_status normalize(rg_export *e, rg_form *form)
 {
     const int64_t channels = e->desc.channels;
-    const int64_t dims[] = { 1, channels, 1, 1 };
+    const bool columns = e->desc.by_columns;
+    const int64_t dims[] = { 1, columns ? 1 : channels, 1, columns ? channels : 1 };
     const rg_dtype dtype = form->shape[0].dtype;
     const char *mean, *deviation;
-    RG_CHECK(form->shape[0].rank == 4 && form->shape[0].dims[3] == channels &&
+    RG_CHECK(form->shape[0].rank == 4 && form->shape[0].dims[columns ? 2 : 3] == channels &&
                  rg_dtype_is_data(dtype),
              RG_INVALID_ARGUMENT,
              "the mean has %lld channels, but the input '%.80s' is not such an image",

@@ -227,14 +227,17 @@ static rg_status write_channels(rewrite *r, const char *name, const double numbe
     const rg_onnx *model = r->network->model;
     const rg_proto_port *port = &model->inputs[0];
     const int64_t channels = r->desc->channels;
-    const bool last = rg_onnx_has_channels_last(model, channels);
-    const int64_t dims[] = { 1, last ? 1 : channels, 1, last ? channels : 1 };
+    const bool columns = r->desc->by_columns;
+    const bool last = rg_onnx_has_channels_last(model, columns ? 1 : channels);
+    const int place = columns ? (last ? 2 : 3) : last ? 3 : 1; /* of what is normalized */
+    int64_t dims[] = { 1, 1, 1, 1 };
     double bytes[256];
     rg_dtype dtype = RG_F32;
     RG_CHECK(rg_onnx_type_dtype(port->type, &dtype) && rg_dtype_is_data(dtype) &&
                  channels <= (int64_t)(sizeof bytes / sizeof bytes[0]) &&
-                 (port->rank == 4 || channels == 1),
+                 (port->rank == 4 || columns || channels == 1),
              RG_UNSUPPORTED, "input '%.80s' cannot be normalized", port->name);
+    dims[place] = channels;
     for (int64_t i = 0; i < channels; i++)
         rg_element_set(bytes, dtype, i, numbers[i]);
     rg_proto_write_tensor(r->writer, 5, name, port->type, port->rank == 4 ? 4 : 1,

@@ -82,6 +82,9 @@ rg_status rg_checkpoint_get_info(const rg_checkpoint *checkpoint, rg_checkpoint_
                                   .steps = s->steps,
                                   .best_epoch = s->best_epoch,
                                   .best_accuracy = s->best_accuracy,
+                                  .columns = s->columns,
+                                  .column_mean = s->column_mean,
+                                  .column_deviation = s->column_deviation,
                                   .train_images = s->set_images };
     info->network.size = sizeof info->network;
     memcpy(info->mean, s->mean, sizeof info->mean);
@@ -161,9 +164,12 @@ static void fill_request(const rg_checkpoint *checkpoint, const rg_onnx_write_de
     const rg_onnx *model = checkpoint->model->onnx;
     rg_onnx_port_info info;
     *request = desc != NULL ? *desc : rg_onnx_write_desc_default();
-    request->mean = s->mean;
-    request->deviation = s->deviation;
-    request->channels = request->raw_input ? 0 : (int32_t)s->network.channels;
+    request->by_columns = s->columns > 0;
+    request->mean = request->by_columns ? s->column_mean : s->mean;
+    request->deviation = request->by_columns ? s->column_deviation : s->deviation;
+    request->channels = (int32_t)(request->by_columns ? s->columns : s->network.channels);
+    if (request->raw_input)
+        request->channels = 0;
     request->names = names;
     request->name_count = 0;
     if (rg_onnx_input(model, 0, &info) != RG_OK)

@@ -18,8 +18,9 @@ struct rg_dataset {
 
     char *pixels; /* (count, h, w, c); NULL: they are decoded from `items` when needed */
     struct rg_items *items;
-    bool resized; /* images were made to fit the size */
-    bool decoded; /* images come from image files, in memory or not */
+    bool resized;     /* images were made to fit the size */
+    bool has_columns; /* a table or series of floats, see rg_dataset_measure_columns() */
+    bool decoded;     /* images come from image files, in memory or not */
     size_t pixel_bytes, image_bytes;
     int32_t *labels; /* (count), or (count, targets) for masks in memory; else NULL */
     float *values;   /* (count, targets) of labels and values; else NULL */

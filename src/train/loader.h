@@ -56,6 +56,8 @@ struct rg_loader {
     _Atomic bool hurry;      /* what is being made is not wanted any more */
 };
 
+rg_status rg_loader_check_desc(const rg_dataset *set, const rg_loader_desc *desc);
+
 /* Writes image `index` as it is in `epoch`: fetched, shifted, mirrored, scaled. */
 rg_status rg_loader_write_image(rg_loader_worker *w, int64_t epoch, int64_t index, char *to);
 

@@ -119,10 +119,13 @@ static void write_floats(const rg_loader *loader, const float *from, void *to)
 {
     const rg_loader_desc *d = &loader->desc;
     const int64_t channels = loader->set->info.channels;
+    const double *mean = d->columns > 0 ? d->column_mean : d->mean;
+    const double *deviation = d->columns > 0 ? d->column_deviation : d->deviation;
     for (int64_t i = 0; i < loader->pixels; i++) {
         for (int64_t c = 0; c < channels; c++) {
             const double x = (double)from[i * channels + c];
-            rg_element_set(to, d->dtype, i * channels + c, (x - d->mean[c]) / d->deviation[c]);
+            const int64_t k = d->columns > 0 ? i % d->columns : c;
+            rg_element_set(to, d->dtype, i * channels + c, (x - mean[k]) / deviation[k]);
         }
     }
 }

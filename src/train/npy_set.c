@@ -56,30 +56,12 @@ static rg_status widen(npy_array *array)
     const size_t each = (size_t)abs(h->narrow), count = h->bytes / each;
     int64_t *wide;
     RG_TRY(rg_allocate_array(count, sizeof *wide, &wide));
+    const int rest = 64 - 8 * (int)each;
+    const size_t low = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? 0 : 8 - each;
     for (size_t i = 0; i < count; i++) {
-        const char *at = array->data + i * each;
-        int16_t two;
-        uint16_t few;
-        uint32_t more;
-        switch (h->narrow) {
-        case -1:
-            wide[i] = *(const signed char *)at;
-            break;
-        case -2:
-            memcpy(&two, at, sizeof two);
-            wide[i] = two;
-            break;
-        case 2:
-            memcpy(&few, at, sizeof few);
-            wide[i] = few;
-            break;
-        case 4:
-            memcpy(&more, at, sizeof more);
-            wide[i] = more;
-            break;
-        default:
-            memcpy(&wide[i], at, sizeof *wide);
-        }
+        uint64_t bits = 0;
+        memcpy((char *)&bits + low, array->data + i * each, each);
+        wide[i] = h->narrow < 0 ? (int64_t)(bits << rest) >> rest : (int64_t)bits;
     }
     rg_release(memory, array->data, h->bytes);
     array->data = (char *)wide;
@@ -298,6 +280,7 @@ static rg_status use_images(rg_dataset *set, npy_array *x)
              "pixels have the dtype %s; u8, f16, f32 and f64 are supported",
              rg_dtype_name(x->h.dtype));
     RG_TRY(find_shape(x, &set->info));
+    set->has_columns = x->h.rank <= 3 && set->info.dtype == RG_F32;
     if (x->h.dtype == set->info.dtype && !x->h.fortran) {
         size_t bytes;
         RG_TRY(rg_dataset_check(set, &bytes));

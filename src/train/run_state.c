@@ -25,7 +25,8 @@ typedef enum kind {
     REAL,     /* double */
     DTYPE,    /* rg_dtype, floating point */
     CHANNELS, /* a double for each channel of an image */
-    NAMES     /* char **: a text for each class */
+    NAMES,    /* char **: a text for each class */
+    COLUMNS   /* double *: one for each column */
 } kind;
 
 /* All of it, in the order of the file. */
@@ -59,6 +60,9 @@ static const struct entry {
     { "best_epoch", INTEGER, AT(best_epoch), 0, 1000000 },
     { "loss", REAL, AT(loss), 0, 0 },
     { "best_accuracy", REAL, AT(best_accuracy), 0, 0 },
+    { "columns", INTEGER, AT(columns), 0, 1 << 20, .optional = true },
+    { "column_mean", COLUMNS, AT(column_mean), 0, 0, .optional = true },
+    { "column_deviation", COLUMNS, AT(column_deviation), 0, 0, .optional = true },
     { "resize", INTEGER, AT(resize), 0, 1, .optional = true },
     { "score", REAL, AT(score), 0, 0, .optional = true },
     { "weight", REAL, AT(weight), 0, 0, .optional = true },
@@ -73,7 +77,7 @@ enum { ENTRIES = sizeof entries / sizeof entries[0], NUMBER = 32 };
 /* Whether an entry can only be read when the numbers of classes and channels are known. */
 static bool is_counted(const struct entry *e)
 {
-    return e->kind == CHANNELS || e->kind == NAMES;
+    return e->kind == CHANNELS || e->kind == NAMES || e->kind == COLUMNS;
 }
 
 /* ---- writing ---- */
@@ -82,6 +86,7 @@ static bool is_counted(const struct entry *e)
 typedef struct made_texts {
     char values[ENTRIES][RG_DATASET_CHANNELS * NUMBER + 1];
     char *names;
+    char *columns[2]; /* mean and deviation; NULL where there are none */
 } made_texts;
 
 /* Numbers in one text, separated by commas. */
@@ -140,18 +145,53 @@ static const char *text_of(const rg_run_state *c, size_t index, made_texts *made
         break;
     case NAMES:
         return made->names;
+    case COLUMNS:
+        return made->columns[e->offset == AT(column_deviation)];
     }
     return text;
 }
 
-rg_status rg_run_state_write(const char *path, const rg_run_state *c, rg_stepper *stepper)
+/* The numbers of columns, where there are some. */
+static rg_status list_columns(const rg_run_state *c, made_texts *made)
+{
+    const double *const numbers[] = { c->column_mean, c->column_deviation };
+    const size_t size = (size_t)c->columns * NUMBER + NUMBER + 1;
+    for (int i = 0; i < 2 && c->columns > 0; i++) {
+        made->columns[i] = malloc(size);
+        RG_CHECK(made->columns[i] != NULL, RG_OUT_OF_MEMORY, "out of memory for a checkpoint");
+        list_reals(numbers[i], c->columns, made->columns[i], size);
+    }
+    return RG_OK;
+}
+
+/* What is said of columns is left out where there are none. */
+static bool is_written(const rg_run_state *c, const struct entry *e)
+{
+    return c->columns > 0 || (e->kind != COLUMNS && e->offset != AT(columns));
+}
+
+static rg_status write_texts(const char *path, const rg_run_state *c, rg_stepper *stepper,
+                             made_texts *made)
 {
     rg_safetensors_text texts[ENTRIES + 1] = { { "format", format } };
-    made_texts made;
-    RG_TRY(list_names(c, &made.names));
-    for (size_t i = 0; i < ENTRIES; i++)
-        texts[i + 1] = (rg_safetensors_text){ entries[i].key, text_of(c, i, &made) };
-    const rg_status status = rg_run_state_write_file(path, texts, ENTRIES + 1, stepper);
+    size_t count = 1;
+    for (size_t i = 0; i < ENTRIES; i++) {
+        if (is_written(c, &entries[i]))
+            texts[count++] = (rg_safetensors_text){ entries[i].key, text_of(c, i, made) };
+    }
+    return rg_run_state_write_file(path, texts, count, stepper);
+}
+
+rg_status rg_run_state_write(const char *path, const rg_run_state *c, rg_stepper *stepper)
+{
+    made_texts made = { .names = NULL };
+    rg_status status = list_names(c, &made.names);
+    if (status == RG_OK)
+        status = list_columns(c, &made);
+    if (status == RG_OK)
+        status = write_texts(path, c, stepper, &made);
+    free(made.columns[0]);
+    free(made.columns[1]);
     free(made.names);
     return status;
 }
@@ -219,6 +259,15 @@ static rg_status read_names(const source *s, const char *text, rg_run_state *c)
     return RG_OK;
 }
 
+static rg_status read_columns(const source *s, const char *key, const char *text, int64_t count,
+                              double **numbers)
+{
+    RG_CHECK(count > 0 && strlen(text) >= (size_t)count, RG_MALFORMED,
+             "%s: '%s' does not hold %" PRId64 " numbers", s->path, key, count);
+    RG_TRY(rg_allocate_array((size_t)count, sizeof **numbers, numbers));
+    return read_reals(s, key, text, count, *numbers);
+}
+
 /* Reads one entry from its text. */
 static rg_status read_entry(const source *s, const struct entry *e, const char *text,
                             rg_run_state *c)
@@ -247,6 +296,8 @@ static rg_status read_entry(const source *s, const struct entry *e, const char *
         return read_reals(s, e->key, text, c->network.channels, at);
     case NAMES:
         return read_names(s, text, c);
+    case COLUMNS:
+        return read_columns(s, e->key, text, c->columns, at);
     }
     return RG_OK;
 }
@@ -284,6 +335,22 @@ static rg_status check_counts(const source *s, const rg_run_state *c)
     return RG_OK;
 }
 
+static rg_status check_columns(const source *s, const rg_run_state *c)
+{
+    if (c->columns == 0)
+        return RG_OK;
+    RG_CHECK(c->column_mean != NULL && c->column_deviation != NULL, RG_MALFORMED,
+             "%s: 'column_mean' or 'column_deviation' is missing", s->path);
+    RG_CHECK(c->columns == c->network.width && c->network.channels == 1, RG_MALFORMED,
+             "%s: 'columns' is %" PRId64 ", but the images have %" PRId64 " of %" PRId64
+             " channels",
+             s->path, c->columns, c->network.width, c->network.channels);
+    for (int64_t i = 0; i < c->columns; i++)
+        RG_CHECK(c->column_deviation[i] > 0, RG_MALFORMED,
+                 "%s: a standard deviation is not greater than 0", s->path);
+    return RG_OK;
+}
+
 static rg_status read_texts(const source *s, rg_run_state *c)
 {
     const char *text;
@@ -307,6 +374,7 @@ static rg_status read_texts(const source *s, rg_run_state *c)
     for (int64_t i = 0; i < c->network.channels; i++)
         RG_CHECK(c->deviation[i] > 0, RG_MALFORMED,
                  "%s: a standard deviation is not greater than 0", s->path);
+    RG_TRY(check_columns(s, c));
     return check_counts(s, c);
 }
 
@@ -324,12 +392,23 @@ rg_status rg_run_state_open(const char *path, rg_run_state *checkpoint, rg_safet
     return status;
 }
 
+void rg_run_state_normalize(const rg_run_state *s, rg_loader_desc *desc)
+{
+    memcpy(desc->mean, s->mean, sizeof desc->mean);
+    memcpy(desc->deviation, s->deviation, sizeof desc->deviation);
+    desc->columns = s->columns;
+    desc->column_mean = s->column_mean;
+    desc->column_deviation = s->column_deviation;
+}
+
 void rg_run_state_release(rg_run_state *c)
 {
     const size_t classes = (size_t)c->network.classes;
     for (size_t i = 0; c->class_names != NULL && i < classes; i++)
         free(c->class_names[i]);
     rg_release(allocator, c->class_names, classes * sizeof *c->class_names);
+    rg_release(allocator, c->column_mean, (size_t)c->columns * sizeof *c->column_mean);
+    rg_release(allocator, c->column_deviation, (size_t)c->columns * sizeof *c->column_deviation);
     free(c->model_name);
     free(c->model);
     free(c->options);

@@ -17,6 +17,8 @@ typedef struct rg_run_state {
     rg_network_desc network;
     char **class_names; /* as many as there are classes */
     double mean[RG_DATASET_CHANNELS], deviation[RG_DATASET_CHANNELS];
+    int64_t columns; /* above 0: these are used in place of mean and deviation, for each column */
+    double *column_mean, *column_deviation;
     int64_t resize;               /* 1: images of other sizes are made to fit */
     int64_t set_images, set_hash; /* of the training images, see rg_dataset_hash(); 0: not known */
     char *options;                /* of the caller: "name=value" lines */
@@ -30,6 +32,9 @@ typedef struct rg_run_state {
     double best_accuracy;
     int64_t best_epoch;
 } rg_run_state;
+
+/* How a loader normalizes: what it points to belongs to the state. */
+void rg_run_state_normalize(const rg_run_state *state, rg_loader_desc *desc);
 
 /* Writes it whole or not at all. No batch may be running. */
 rg_status rg_run_state_write(const char *path, const rg_run_state *state, rg_stepper *stepper);

@@ -61,8 +61,7 @@ static rg_status open_loader(rg_trainer *t, const rg_dataset *set)
     desc.mirror = t->desc.mirror;
     desc.threads = (int32_t)t->desc.workers;
     rg_trainer_part(t, &desc);
-    memcpy(desc.mean, s->mean, sizeof desc.mean);
-    memcpy(desc.deviation, s->deviation, sizeof desc.deviation);
+    rg_run_state_normalize(s, &desc);
     RG_TRY(rg_dataset_get_info(set, &info));
     RG_TRY(rg_loader_create(set, &desc, &t->loader));
     t->images = info.count;

@@ -32,12 +32,27 @@ static rg_status choose_loss(rg_trainer *t, const rg_dataset_info *info)
     return RG_OK;
 }
 
+/* Columns of tables and series have their own. */
+static rg_status measure_columns(rg_run_state *s, const rg_dataset *set)
+{
+    int64_t columns;
+    RG_TRY(rg_dataset_measure_columns(set, &columns, NULL, NULL));
+    if (columns == 0)
+        return RG_OK;
+    RG_TRY(rg_allocate_array((size_t)columns, sizeof *s->column_mean, &s->column_mean));
+    s->columns = columns; /* which the release of the memory needs */
+    RG_TRY(rg_allocate_array((size_t)columns, sizeof *s->column_deviation, &s->column_deviation));
+    return rg_dataset_measure_columns(set, &columns, s->column_mean, s->column_deviation);
+}
+
 static rg_status normalize(rg_trainer *t, const rg_dataset *set)
 {
     static const double means[] = { 0.485, 0.456, 0.406 }, deviations[] = { 0.229, 0.224, 0.225 };
     rg_run_state *s = &t->state;
-    if (t->desc.normalize == RG_NORMALIZE_DATA && set != NULL)
-        return rg_dataset_measure(set, s->mean, s->deviation);
+    if (t->desc.normalize == RG_NORMALIZE_DATA && set != NULL) {
+        RG_TRY(rg_dataset_measure(set, s->mean, s->deviation));
+        return measure_columns(s, set);
+    }
     for (int i = 0; i < RG_DATASET_CHANNELS; i++) {
         s->mean[i] = 0;
         s->deviation[i] = 1;

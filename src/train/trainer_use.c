@@ -83,8 +83,7 @@ static rg_status open_loader(const rg_trainer *trainer, const rg_dataset *set, i
     desc.first = desc.most * rank;
     desc.shuffle = false;
     desc.threads = (int32_t)trainer->desc.workers;
-    memcpy(desc.mean, s->mean, sizeof desc.mean);
-    memcpy(desc.deviation, s->deviation, sizeof desc.deviation);
+    rg_run_state_normalize(s, &desc);
     return rg_loader_create(set, &desc, loader);
 }
 
@@ -292,11 +291,15 @@ static rg_status predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype
     if (s->network.target == RG_TARGET_MASK)
         memset(labels, 0xff, label_bytes); /* RG_DATASET_IGNORED, so that no overlap is counted */
     const int64_t elements = count * image_pixels(trainer);
+    const bool columns = s->columns > 0;
+    const double *mean = columns ? s->column_mean : s->mean;
+    const double *deviation = columns ? s->column_deviation : s->deviation;
+    const int64_t means = columns ? s->columns : s->network.channels;
     rg_outcome outcome;
     for (int64_t i = 0; i < elements; i++) {
-        const int64_t channel = i % s->network.channels;
+        const int64_t k = i % means;
         rg_element_set(images, s->network.dtype, i,
-                       (pixel_at(pixels, dtype, i) - s->mean[channel]) / s->deviation[channel]);
+                       (pixel_at(pixels, dtype, i) - mean[k]) / deviation[k]);
     }
     const rg_status status =
         rg_stepper_evaluate(trainer->stepper, images, labels, count, probabilities, &outcome);

@@ -29,6 +29,9 @@ static void read_one(const uint8_t *data, size_t size, bool resize)
     if (!FUZZ_TRY(rg_image_read_header(data, size, size, &header, &more)))
         return;
     FUZZ_CHECK(header.size.height >= 1 && header.size.width >= 1);
+    (void)FUZZ_TRY(rg_image_check_end(data, size));
+    if (size > 2 * RG_IMAGE_TAIL)
+        (void)rg_image_has_end(data, size / 2, data + size - RG_IMAGE_TAIL, size);
     if (header.size.height > MOST_PIXELS / header.size.width)
         return;
     for (int channels = 1; channels <= 3; channels += 2) {

@@ -281,13 +281,23 @@ WEBPS = { # lossy, lossless, with opacity
 }
 
 
+def turned_jpegs():
+    """Photographs that lie on their side: EXIF data of either byte order."""
+    for orientation, order in ((3, ">"), (6, "<"), (8, ">")):
+        mark = b"II*\0" if order == "<" else b"MM\0*"
+        entry = struct.pack(order + "IHHHIHHI", 8, 1, 0x0112, 3, 1, orientation, 0, 0)
+        exif = b"Exif\0\0" + mark + entry
+        data = JPEGS["rgb"]
+        yield "turned%d" % orientation, data[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif + data[2:]
+
+
 def jpeg_seeds():
-    for name, data in (JPEGS | WEBPS).items():
+    for name, data in (JPEGS | WEBPS | dict(turned_jpegs())).items():
         put("jpeg", name, b"\0" + data)
         put("jpeg", name + "_resized", b"\1" + data)
     members = [JPEGS["grey"], JPEGS["rgb"], WEBPS["webp_lossy"], png(20, 12, 8, 0, bytes(21 * 12))]
     put("jpeg", "folder", b"\2" + b"".join(struct.pack("<H", len(data)) + data for data in members))
-    dictionary("jpeg", [b"\xff\xd8", b"\xff\xc0", b"\xff\xc2", b"\xff\xc4", b"\xff\xda", b"\xff\xdd", b"\xff\xee", "Adobe", "RIFF", "WEBP", "VP8 ",
+    dictionary("jpeg", [b"\xff\xd8", b"\xff\xc0", b"\xff\xc2", b"\xff\xc4", b"\xff\xda", b"\xff\xdd", b"\xff\xee", b"\xff\xe1", b"\x01\x12", b"\x12\x01", "Exif", "Adobe", "RIFF", "WEBP", "VP8 ",
                         "VP8L", "VP8X", "ALPH"])
 
 
