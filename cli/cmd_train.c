@@ -187,9 +187,9 @@ static int train(rg_train_request *request, const char *command)
     bool done = false;
     rg_status status = rg_train_group_open(request, &group);
     if (status == RG_OK)
-        status = rg_train_begin(&run, request, group);
+        status = rg_train_begin(&run, request, group, &interrupted);
     if (status == RG_OK)
-        status = rg_train_all(&run, &interrupted, &done);
+        status = rg_train_all(&run, &done);
     if (status == RG_OK && (done || !unread))
         status = rg_train_finish(&run, command, done);
     if (status == RG_OK && !done)
@@ -202,7 +202,10 @@ static int train(rg_train_request *request, const char *command)
             (void)rg_fails(status, "rank %d: %s", rg_group_rank(group), rg_failure());
     }
     const int stopped = unread ? 128 + SIGPIPE : 130;
-    const int result = status == RG_OK ? (run.is_stopped && !done ? stopped : 0) : rg_failed();
+    const bool early = run.is_stopped && run.trainer == NULL; /* while images were read */
+    int result = status == RG_OK ? (run.is_stopped && !done ? stopped : 0) : rg_failed();
+    if (early)
+        result = stopped;
     rg_train_end(&run);
     rg_group_destroy(group);
     return result;

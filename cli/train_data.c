@@ -36,6 +36,8 @@ rg_status rg_train_data_options(const rg_train_request *q, rg_dataset_options *o
 {
     *options = rg_dataset_options_default();
     options->say = say;
+    options->watch = q->watch;
+    options->context = q->watched;
     options->threads = (int32_t)q->workers;
     options->memory_bytes = q->memory * 1000000;
     options->channels = q->channels;

@@ -13,7 +13,9 @@ typedef struct rg_train_request {
     const char *device, *out, *resume, *mpi;
     int64_t threads, workers, memory, stop;
     bool json, help;
-    int64_t channels;   /* of images in files; 0: by the images */
+    int64_t channels; /* of images in files; 0: by the images */
+    bool (*watch)(void *context, int64_t done, int64_t of); /* while images are read; NULL: none */
+    void *watched;
     bool splits_always; /* as older versions did, which used no validation part */
     /* kept in checkpoints */
     const char *data, *size, *model, *dtype, *optimizer, *schedule, *loss;

@@ -207,9 +207,23 @@ static rg_status say_what(const rg_train_run *run)
     return RG_OK;
 }
 
-rg_status rg_train_begin(rg_train_run *run, rg_train_request *request, rg_group *group)
+/* While images are read before training. */
+static bool watch_reading(void *context, int64_t done, int64_t of)
 {
-    *run = (rg_train_run){ .request = request, .group = group, .began = rg_show_clock() };
+    rg_train_run *run = context;
+    rg_show_reading(&run->show, done, of);
+    run->is_stopped = run->is_stopped || *run->interrupted != 0;
+    return !run->is_stopped;
+}
+
+rg_status rg_train_begin(rg_train_run *run, rg_train_request *request, rg_group *group,
+                         const volatile int *interrupted)
+{
+    *run = (rg_train_run){
+        .request = request, .group = group, .interrupted = interrupted, .began = rg_show_clock()
+    };
+    request->watch = watch_reading;
+    request->watched = run;
     rg_show_begin(&run->show, request->json, request->epochs, 0);
     run->show.silent = !writes(run);
     RG_PASS(open_all(run));
@@ -389,12 +403,11 @@ static rg_status say_shares(const rg_train_run *run)
     return RG_OK;
 }
 
-rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool *done)
+rg_status rg_train_all(rg_train_run *run, bool *done)
 {
     const rg_train_request *q = run->request;
     const rg_trainer_progress *p = &run->progress;
     *done = false;
-    run->interrupted = interrupted;
     while (p->finished < q->epochs && !is_patience_over(run) &&
            (q->stop < 0 || p->finished < q->stop)) {
         bool whole, stops;
@@ -403,7 +416,7 @@ rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool 
         if (!whole)
             return save(run, RG_RUN_CHECKPOINT);
         RG_PASS(save_epoch(run));
-        RG_PASS(rg_train_group_stops(run->group, *interrupted != 0, &stops));
+        RG_PASS(rg_train_group_stops(run->group, *run->interrupted != 0, &stops));
         if (is_patience_over(run))
             rg_show_say(&run->show, "no %s since epoch %lld; training stops", better_of(run),
                         (long long)p->best_epoch);

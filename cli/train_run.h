@@ -29,9 +29,11 @@ typedef struct rg_train_run {
     const char *good;       /* the last checkpoint of this training; NULL: there is none yet */
 } rg_train_run;
 
-rg_status rg_train_begin(rg_train_run *run, rg_train_request *request, rg_group *group);
+/* Begins, unless *interrupted while images are read: then run->is_stopped, and it fails. */
+rg_status rg_train_begin(rg_train_run *run, rg_train_request *request, rg_group *group,
+                         const volatile int *interrupted);
 /* Trains to the end, to --stop, or until *interrupted; then *done is false. */
-rg_status rg_train_all(rg_train_run *run, const volatile int *interrupted, bool *done);
+rg_status rg_train_all(rg_train_run *run, bool *done);
 /* Writes a report: with the best network and the test images if training is `done`, otherwise with
  * the network as it is and the validation images. */
 rg_status rg_train_finish(rg_train_run *run, const char *command, bool done);

@@ -140,6 +140,16 @@ static int progress_pieces(const rg_train_show *show, const rg_trainer_progress 
     return count;
 }
 
+void rg_show_reading(rg_train_show *show, int64_t done, int64_t of)
+{
+    const double now = rg_show_clock();
+    if (!show->terminal || show->silent || now - show->began < 1 || now - show->drawn < 0.1)
+        return;
+    show->drawn = now;
+    printf("\r\033[Kreading images: %" PRId64 " of %" PRId64, done, of);
+    fflush(stdout);
+}
+
 /* One line that fits the terminal: the bar becomes shorter, then the last pieces are left out. */
 void rg_show_progress(rg_train_show *show, const rg_trainer_progress *p)
 {

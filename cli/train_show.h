@@ -41,6 +41,8 @@ __attribute__((format(printf, 2, 3))) void rg_show_say(const rg_train_show *show
                                                        const char *format, ...);
 /* Takes the bar away, before something else is written. */
 void rg_show_clear(const rg_train_show *show);
+/* Images that are read before training; a line from the first second on. */
+void rg_show_reading(rg_train_show *show, int64_t done, int64_t of);
 void rg_show_progress(rg_train_show *show, const rg_trainer_progress *progress);
 /* `validation` is NULL where there is none. */
 void rg_show_epoch(rg_train_show *show, const rg_trainer_progress *progress,

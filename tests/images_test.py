@@ -378,6 +378,23 @@ class Mixed(Case):
             self.assertIn("link%s.png: cannot be opened" % name, errors)
         self.assertIn("3 of 25 images cannot be used", errors)
 
+    def test_interrupted_while_reading(self):
+        """Ctrl-C ends the reading of many photographs, too."""
+        for name in "ab":
+            os.makedirs(self.path("set", name))
+        write_png(self.path("large.png"), 1500, 1500, os.urandom(1500) * 1500)
+        for i in range(1200):
+            os.link(self.path("large.png"), self.path("set", "ab"[i % 2], "%d.png" % i))
+        child = start("train", "--data", self.path("set"), "--size", "8", "--model", "mlp", "--workers", "2",
+                      "--out", self.path("out"))  # fmt: skip
+        time.sleep(1)
+        began = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=60)
+        self.assertEqual((child.returncode, os.path.exists(self.path("out"))), (130, False), errors)
+        self.assertLess(time.monotonic() - began, 5)
+        self.assertEqual(errors, "retrograde: reading the images was interrupted\n")
+
     def test_one_class(self):
         train_case.write_arrays(self.path("arrays"), [2] * 20)
         self.assertIn("arrays: there is only one class, 2; a network learns nothing", self.learn(data="arrays")[1])

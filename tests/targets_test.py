@@ -94,6 +94,14 @@ class Targets(Case):
         run("train", "--data", self.path("set"), "--out", self.path("grey"), "--model", "mlp", "--epochs", "1")
         self.assertNotIn(b'"columns"', read(self.path("grey", "checkpoint.safetensors")))  # as pixels are
 
+    def test_patience_of_values(self):
+        """The loss decides, and is named."""
+        self.table()
+        output, _ = run("train", "--data", self.path("set"), "--out", self.path("out"), "--model", "mlp", "--rate", "0.3",
+                        "--optimizer", "adam", "--schedule", "step", "--drop", "9", "--drop-every", "1", "--patience", "1",
+                        "--epochs", "20")  # fmt: skip
+        self.assertIn("no lower validation loss since epoch", output)
+
     def test_losses(self):
         self.table()
         results = set()

@@ -14,7 +14,7 @@ import termios
 import unicodedata
 
 import train_case
-from train_case import Case, run
+from train_case import Case, run, write_png
 
 
 def on_terminal(words, columns, **variables):
@@ -54,6 +54,19 @@ class Progress(Case):
             if columns == 80:
                 self.assertTrue(any("images/s" in line and "left" in line for line in lines), lines)
 
+
+    def test_reading(self):
+        """Where many images are read before training, a line tells how many."""
+        for name in "ab":
+            os.makedirs(self.path("set", name))
+        write_png(self.path("large.png"), 1500, 1500, os.urandom(1500) * 1500)
+        for i in range(300):
+            os.link(self.path("large.png"), self.path("set", "ab"[i % 2], "%d.png" % i))
+        words = ("train", "--data", self.path("set"), "--size", "8", "--model", "mlp", "--epochs", "1", "--workers", "1",
+                 "--out", self.path("out"))  # fmt: skip
+        status, text = on_terminal(words, 80)
+        self.assertEqual(status, 0, text)
+        self.assertRegex(text, r"\r\x1b\[Kreading images: \d+ of 300")
 
     def test_simple_terminals(self):
         words = ("train", "--data", "glyphs", "--model", "small", "--epochs", "1", "--threads", "1")

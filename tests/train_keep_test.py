@@ -88,6 +88,17 @@ class Best(Case):
 
 
 class Eval(Case):
+    def test_top5(self):
+        """Told where there are more than five classes, and the same by train and eval."""
+        words = ("train", "--data", "glyphs", "--model", "mlp", "--epochs", "1", "--json", "--out", self.path("out"))
+        lines = [json.loads(line) for line in run(*words)[0].strip().split("\n")]
+        self.assertTrue(lines[-1]["test_accuracy"] < lines[-1]["test_top5"] <= 1)
+        self.assertIn("validation_top5", lines[0])
+        output, _ = run("eval", self.path("out"))
+        self.assertIn(", top-5 %.2f %%" % (100 * lines[-1]["test_top5"]), output)
+        run(*self.small("--model", "mlp", "--epochs", "1", "--out", self.path("few")))  # of four classes
+        self.assertNotIn("top-5", run("eval", self.path("few"))[0])
+
     def test_other_classes(self):
         for folder, names in (("one", "ab"), ("two", "ac")):
             for part in ("train", "test"):

@@ -78,9 +78,12 @@ typedef struct rg_dataset_options {
     /** Called with sentences about files that are skipped, classes without images, and images that
      *  cannot be used, before the call returns (default NULL). */
     void (*say)(void *context, const char *sentence);
-    void *context;    /**< of `say` */
+    void *context;    /**< of `say` and `watch` */
     int64_t channels; /**< of images in such files: 1, grey, or 3, RGB; 0 (default): 1 if all images
                            of the part are grey. Parts of one set want the same */
+    /** Called while image files are read, with how many are done; false ends that with
+     *  RG_INVALID_STATE (default NULL). */
+    bool (*watch)(void *context, int64_t done, int64_t of);
 } rg_dataset_options;
 RG_API rg_dataset_options rg_dataset_options_default(void);
 

@@ -23,7 +23,10 @@ typedef struct bad_image {
 typedef struct pass {
     rg_image_pass *of;
     _Atomic size_t next;
-    _Atomic bool is_over; /* the rest need not be looked at */
+    _Atomic bool is_over;  /* the rest need not be looked at */
+    _Atomic bool is_ended; /* by the caller */
+    pthread_t caller;
+    const rg_dataset_options *options;
     pthread_mutex_t lock; /* of what follows */
     bad_image *bad;       /* (KEPT), by index */
     size_t kept, found;   /* of bad images: those in the list, all of them */
@@ -95,12 +98,24 @@ static bool is_other_size(const rg_image_pass *of, rg_extent size)
            (size.height != form->size.height || size.width != form->size.width);
 }
 
+/* The caller's own thread asks whether to go on. */
+static bool goes_on(pass *p)
+{
+    const rg_dataset_options *o = p->options;
+    if (o->watch != NULL && pthread_equal(pthread_self(), p->caller) && !p->is_ended) {
+        const size_t next = p->next, count = p->of->items->count;
+        if (!o->watch(o->context, (int64_t)(next < count ? next : count), (int64_t)count))
+            p->is_ended = true;
+    }
+    return !p->is_over && !p->is_ended;
+}
+
 static void *pass_main(void *context)
 {
     pass *p = context;
     rg_decoder decoder = { .budget = &p->budget };
     rg_mask_classes present = { .largest = -1 };
-    for (size_t i; !p->is_over && (i = atomic_fetch_add(&p->next, 1)) < p->of->items->count;) {
+    for (size_t i; goes_on(p) && (i = atomic_fetch_add(&p->next, 1)) < p->of->items->count;) {
         decoder.was = (rg_extent){ 0, 0 };
         const rg_status status = pass_item(p, i, &decoder, &present);
         if (status != RG_OK)
@@ -162,12 +177,14 @@ static void run_threads(pass *p, int32_t wanted)
 
 rg_status rg_image_pass_over(rg_image_pass *of, const rg_dataset_options *options)
 {
-    pass p = { .of = of };
+    pass p = { .of = of, .options = options, .caller = pthread_self() };
     of->present.largest = -1;
     RG_TRY(rg_allocate_array(KEPT, sizeof *p.bad, &p.bad));
     run_threads(&p, rg_decoder_threads(options->threads));
     of->has_colours = p.is_over;
-    const rg_status status = tell_bad(&p, options);
+    const rg_status status = p.is_ended
+                                 ? rg_fail(RG_INVALID_STATE, "reading the images was interrupted")
+                                 : tell_bad(&p, options);
     rg_release(memory, p.bad, KEPT * sizeof *p.bad);
     return status;
 }
