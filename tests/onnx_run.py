@@ -10,7 +10,7 @@ PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 
 
 def write_npy(path, dims, values, code="f"):
-    descr = {"f": "<f4", "d": "<f8", "q": "<i8"}[code]
+    descr = {"f": "<f4", "d": "<f8", "q": "<i8", "i": "<i4"}[code]
     shape = "(" + "".join(f"{dim}," for dim in dims) + ")"
     header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
     header += " " * (-(len(header) + 11) % 64) + "\n"
@@ -27,8 +27,12 @@ def read_npy(path):
     return header["shape"], struct.unpack(f"<{len(body) // struct.calcsize(code)}{code}", body)
 
 
+def run_any(*arguments):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+
+
 def run(*arguments, command="run"):
-    return subprocess.run([PROGRAM, command, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    return run_any(command, *arguments)
 
 
 def succeed(*arguments):

@@ -14,9 +14,6 @@
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
-/* Sizes of a batch that shapes are found for. */
-static const int64_t probes[RG_PROBES] = { 2, 3 };
-
 /* ---- inputs and initializers ---- */
 
 static rg_status add_input(rg_import *m, size_t index)
@@ -51,7 +48,9 @@ static rg_status add_input(rg_import *m, size_t index)
                      RG_INVALID_ARGUMENT,
                      "dimension %d of input '%.80s' is %lld, but the file says %lld", d, port->name,
                      (long long)dims[d], (long long)port->dims[d]);
-            sizes[d] = dims[d] < 0 ? probes[p] : dims[d];
+            sizes[d] = dims[d] < 0 ? RG_PROBE_BATCH + p : dims[d];
+            if (dims[d] < 0 && port->rank > 0 && port->dims[0] > 0)
+                m->file_batch = port->dims[0];
         }
         known->shape[p] = rg_tensor_desc_dense(dtype, rank, sizes);
         RG_TRY(rg_shape_check(&known->shape[p], port->name, NULL));
@@ -68,7 +67,9 @@ static rg_status add_initializer(rg_import *m, const rg_proto_tensor *tensor)
     known->kind = RG_KNOWN_TENSOR;
     known->type = tensor->type;
     known->tensor = tensor;
-    known->trained = !rg_type_is_integer(tensor->type);
+    /* a number of no dimensions is a factor or a bound; networks for images do not train it */
+    known->trained =
+        !rg_type_is_integer(tensor->type) && (tensor->rank > 0 || m->for_images == NULL);
     known->shape[0] = known->shape[1] = rg_tensor_desc_dense(dtype, tensor->rank, tensor->dims);
     return RG_OK;
 }
@@ -104,7 +105,7 @@ static rg_status add_uncovered(rg_import *m, const rg_proto_node *node, const ch
     return RG_OK;
 }
 
-static rg_status check_attributes(const rg_proto_node *node, const char *known)
+rg_status rg_import_attributes(const rg_proto_node *node, const char *known)
 {
     for (size_t i = 0; i < node->attribute_count; i++) {
         const char *name = node->attributes[i].name;
@@ -144,11 +145,14 @@ static rg_status convert_node(rg_import *m, const rg_proto_node *node)
     for (int32_t i = 0; i < op->least; i++)
         RG_CHECK(rg_node_has(node, (size_t)i), RG_MALFORMED, "input %d is not given", i);
     if (op->attributes != NULL)
-        RG_TRY(check_attributes(node, op->attributes));
-    RG_TRY(rg_import_fold(m, node, op, &folded));
-    if (folded)
-        return RG_OK;
-    rg_status status = RG_UNSUPPORTED;
+        RG_TRY(rg_import_attributes(node, op->attributes));
+    rg_status status = rg_import_fold(m, node, op, &folded);
+    if (status != RG_UNSUPPORTED || op->convert == NULL) {
+        RG_TRY(status);
+        if (folded)
+            return RG_OK;
+    }
+    status = RG_UNSUPPORTED;
     if (op->convert != NULL)
         status =
             rg_import_is_left_out(m, node) ? rg_convert_identity(m, node) : op->convert(m, node);

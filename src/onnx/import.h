@@ -13,7 +13,8 @@
 #include <retrograde/arithmetic.h>
 #include <retrograde/neuron.h>
 
-enum { RG_PROBES = 2 };
+/* Probe p has a batch of RG_PROBE_BATCH + p. */
+enum { RG_PROBES = 2, RG_PROBE_BATCH = 2 };
 
 /* A value of the graph. Dimension d of it is dimension order[d] of the file. */
 typedef struct rg_flow {
@@ -51,6 +52,8 @@ typedef enum rg_known_kind {
 typedef struct rg_part {
     rg_flow x;
     double offset, factor;
+    int32_t type; /* that the numbers of the file have, which tells how exact they are */
+    bool gelu;    /* x is a Gelu that was recognised, and factor no number of the file */
 } rg_part;
 
 #define RG_ERF_TEXT "Erf is covered as a part of Gelu alone, x (1 + erf(x / sqrt 2)) / 2"
@@ -96,7 +99,12 @@ typedef struct rg_import {
     bool images;                             /* inputs of rank 4 are read with channels last */
     const struct rg_onnx_images *for_images; /* or NULL; see onnx_train.h */
     rg_value *step;                          /* of dropout, or NULL */
-    rg_flow batch_zeros;       /* (n), where an operator needed them; value NULL: not yet */
+    rg_flow batch_zeros; /* (n), where an operator needed them; value NULL: not yet */
+    int64_t file_batch;  /* that the file fixes where the import leaves it open; 0: none */
+    struct {
+        int64_t length, outside;
+    } batch_parts[8]; /* see import_batch.c */
+    int32_t batch_part;
     int32_t made;              /* counts names and seeds */
     int64_t folded;            /* elements of all folded constants */
     const rg_proto_node *node; /* being converted */
@@ -122,6 +130,8 @@ const rg_importer *rg_importer_find(const rg_proto_node *node);
 
 /* ---- attributes; a wrong type is RG_MALFORMED ---- */
 
+/* That it has none but these, with spaces between them; RG_UNSUPPORTED otherwise. */
+rg_status rg_import_attributes(const rg_proto_node *node, const char *known);
 const rg_proto_attribute *rg_attribute_find(const rg_proto_node *node, const char *name);
 rg_status rg_attribute_int(const rg_proto_node *node, const char *name, int64_t *value);
 rg_status rg_attribute_float(const rg_proto_node *node, const char *name, double *value);
@@ -179,6 +189,24 @@ bool rg_import_is_frozen(const rg_import *m, const char *name);
 /* Whether a Softmax, LogSoftmax or Sigmoid that changes of shape follow is one that the loss
  * applies itself. */
 bool rg_import_is_left_out(const rg_import *m, const rg_proto_node *node);
+
+/* ---- a batch that the file fixes (import_batch.c) ---- */
+
+/* The dims of a Reshape of x by constants for the file's own batch, where the import leaves it
+ * open; *done is false where that is not so. */
+rg_status rg_import_open_reshape(rg_import *m, const rg_known *x, bool allow_zero,
+                                 const int64_t shape[], int32_t rank,
+                                 int64_t dims[RG_PROBES][RG_MAX_RANK], bool *done);
+/* The same for the sizes of a Resize of input 0, in one probe. */
+rg_status rg_import_open_sizes(rg_import *m, const rg_proto_node *node, int32_t probe,
+                               int64_t sizes[], int32_t count);
+/* The same for an Expand of x to constant dims. */
+void rg_import_open_expand(const rg_import *m, const rg_flow *x, int32_t rank,
+                           int64_t dims[RG_PROBES][RG_MAX_RANK]);
+/* Flows that a Concat joins along an axis: one image beside a batch of them is repeated. */
+rg_status rg_import_open_concat(rg_import *m, const rg_flow *like, int32_t axis, rg_flow *x);
+/* The shape of a Reshape in one probe, in place: 0 keeps a dimension, -1 is what is left. */
+rg_status rg_resolve_shape(const rg_tensor_desc *x, bool allow_zero, int64_t shape[], int32_t rank);
 
 /* A name that no file has. */
 rg_status rg_import_name(rg_import *m, const char **name);
@@ -287,7 +315,7 @@ rg_converter rg_convert_table;
 rg_status rg_import_call(rg_import *m, const rg_proto_node *node, rg_onnx_call *call);
 rg_status rg_import_run_call(rg_import *m, const rg_proto_node *node, rg_onnx_call *call);
 
-rg_converter rg_convert_batch_norm, rg_convert_dropout, rg_convert_resize;
+rg_converter rg_convert_batch_norm, rg_convert_group_norm, rg_convert_dropout, rg_convert_resize;
 rg_converter rg_convert_erf, rg_convert_threshold, rg_convert_lp_pool, rg_convert_global_lp_pool,
     rg_convert_loss, rg_convert_expand, rg_convert_tile, rg_convert_where, rg_convert_gather,
     rg_convert_depth_to_space, rg_convert_compare, rg_convert_logic, rg_convert_sign,

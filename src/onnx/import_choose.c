@@ -10,7 +10,7 @@
 /* ---- Gather ---- */
 
 /* Slices that a Gather becomes at most, and elements of a matrix that picks rows. */
-enum { MOST_SLICES = 64, MOST_PICKS = 1 << 16 };
+enum { MOST_SLICES = 64, MOST_PICKS = 1 << 20 };
 
 /* Indices from 0, in range. */
 static rg_status read_indices(const rg_array *indices, int64_t length, int64_t i, int64_t *index)
@@ -95,9 +95,11 @@ static rg_status pick_rows(rg_import *m, const rg_array *indices, int64_t length
     int32_t count = 0;
     for (int64_t first = 0; first < indices->count; first += piece) {
         const int64_t end = first + piece, last = end < indices->count ? end : indices->count;
-        RG_CHECK(count < RG_MOST_SOURCES, RG_UNSUPPORTED,
-                 "%lld indices of %lld rows are not covered", (long long)indices->count,
-                 (long long)length);
+        if (count == RG_MOST_SOURCES) {
+            RG_TRY(rg_flow_concat(m, parts, count, 0, &y));
+            parts[0] = y;
+            count = 1;
+        }
         RG_TRY(pick_some_rows(m, indices, first, last, x, &parts[count++]));
     }
     RG_TRY(rg_flow_concat(m, parts, count, 0, &y));

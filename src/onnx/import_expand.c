@@ -132,6 +132,7 @@ rg_status rg_convert_expand(rg_import *m, const rg_proto_node *node)
     rg_flow x;
     RG_TRY(rg_import_shape(m, node, 1, dims, &rank));
     RG_TRY(rg_import_any(m, node, 0, &x));
+    rg_import_open_expand(m, &x, rank, dims);
     RG_TRY(rg_flow_expand(m, &x, rank, dims));
     return rg_import_define(m, node, 0, &x);
 }

@@ -15,9 +15,13 @@
 
 #include <math.h>
 
-static bool is_close(double a, double b)
+/* Whether a is b, rounded to a type of the file. */
+static bool is_close(double a, double b, int32_t type)
 {
-    return fabs(a - b) <= 1e-5 * fabs(b);
+    const double unit = type == RG_ONNX_BFLOAT16  ? 0x1p-8
+                        : type == RG_ONNX_FLOAT16 ? 0x1p-11
+                                                  : 1e-5;
+    return fabs(a - b) <= unit * fabs(b);
 }
 
 /* Whether an input is a constant of one element, and which. */
@@ -32,19 +36,18 @@ static bool is_number(rg_import *m, const rg_known *known, double *number)
     return isfinite(*number);
 }
 
-static rg_status make_part(rg_import *m, const rg_flow *x, double offset, double factor,
-                           const rg_part **part)
+static rg_status make_part(rg_import *m, rg_part values, const rg_part **part)
 {
     rg_part *made = NULL;
     RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *made, &made));
-    *made = (rg_part){ *x, offset, factor };
+    *made = values;
     *part = made;
     return RG_OK;
 }
 
 /* The output is a sum with an Erf, of the type and shape of `like`. */
 static rg_status define_erf(rg_import *m, const rg_proto_node *node, const rg_known *like,
-                            const rg_flow *x, double offset, double factor)
+                            const rg_part *of, double offset, double factor)
 {
     rg_known *known = NULL;
     RG_TRY(rg_import_add(m, node->outputs[0], &known));
@@ -52,16 +55,16 @@ static rg_status define_erf(rg_import *m, const rg_proto_node *node, const rg_kn
     known->type = like->type;
     for (int32_t p = 0; p < RG_PROBES; p++)
         known->shape[p] = like->shape[p];
-    return make_part(m, x, offset, factor, &known->part);
+    return make_part(m, (rg_part){ of->x, offset, factor, of->type, false }, &known->part);
 }
 
 rg_status rg_convert_erf(rg_import *m, const rg_proto_node *node)
 {
     rg_known *known = NULL;
     RG_TRY(rg_import_known(m, node, 0, &known));
-    RG_CHECK(known->part != NULL && is_close(known->part->factor, sqrt(0.5)), RG_UNSUPPORTED, "%s",
-             RG_ERF_TEXT);
-    return define_erf(m, node, known, &known->part->x, 0, 1);
+    RG_CHECK(known->part != NULL && is_close(known->part->factor, sqrt(0.5), known->part->type),
+             RG_UNSUPPORTED, "%s", RG_ERF_TEXT);
+    return define_erf(m, node, known, known->part, 0, 1);
 }
 
 /* A sum with an Erf and a number: `first` if the number is the second operand. */
@@ -79,7 +82,7 @@ static rg_status with_number(rg_import *m, const rg_proto_node *node, rg_arithme
         offset = kind == RG_ARITHMETIC_DIVIDE ? offset / c : offset * c;
         factor = kind == RG_ARITHMETIC_DIVIDE ? factor / c : factor * c;
     }
-    return define_erf(m, node, erf, &erf->part->x, offset, factor);
+    return define_erf(m, node, erf, erf->part, offset, factor);
 }
 
 /* x times a sum with the Erf of x: a multiple of Gelu. */
@@ -90,17 +93,18 @@ static rg_status with_itself(rg_import *m, const rg_proto_node *node, const rg_k
     const bool itself = other->has_flow && other->flow.value == part->x.value;
     const bool multiple = other->part != NULL && other->part->x.value == part->x.value;
     rg_flow y = part->x;
-    RG_CHECK((itself || multiple) && is_close(part->offset, part->factor), RG_UNSUPPORTED, "%s",
-             RG_ERF_TEXT);
+    RG_CHECK((itself || multiple) && is_close(part->offset, part->factor, part->type),
+             RG_UNSUPPORTED, "%s", RG_ERF_TEXT);
     const double scale = 2 * part->factor * (itself ? 1 : other->part->factor);
     RG_TRY(rg_flow_neuron(m, &y, RG_NEURON_GELU, NULL, 0));
-    if (is_close(scale, 1))
+    if (is_close(scale, 1, RG_ONNX_FLOAT))
         return rg_import_define(m, node, 0, &y);
     const rg_flow gelu = y;
     RG_TRY(rg_flow_neuron(m, &y, RG_NEURON_LINEAR, (const double[]){ scale, 0 }, 2));
     RG_TRY(rg_import_define(m, node, 0, &y));
     rg_known *known = rg_names_find(&m->names, node->outputs[0]);
-    return known != NULL ? make_part(m, &gelu, 0, scale, &known->part) : RG_OK;
+    return known != NULL ? make_part(m, (rg_part){ gelu, 0, scale, part->type, true }, &known->part)
+                         : RG_OK;
 }
 
 rg_status rg_gelu_binary(rg_import *m, const rg_proto_node *node, rg_arithmetic_kind kind,
@@ -126,8 +130,8 @@ rg_status rg_gelu_binary(rg_import *m, const rg_proto_node *node, rg_arithmetic_
     }
     /* the half of twice a Gelu */
     for (int i = 0; i < 2 && kind == RG_ARITHMETIC_MULTIPLY; i++) {
-        if (x[i]->part != NULL && is_number(m, x[1 - i], &c) && c * x[i]->part->factor == 1 &&
-            x[1 - i]->shape[0].rank <= x[i]->shape[0].rank) {
+        if (x[i]->part != NULL && x[i]->part->gelu && is_number(m, x[1 - i], &c) &&
+            c * x[i]->part->factor == 1 && x[1 - i]->shape[0].rank <= x[i]->shape[0].rank) {
             *done = true;
             return rg_import_define(m, node, 0, &x[i]->part->x);
         }
@@ -149,7 +153,9 @@ rg_status rg_gelu_note(rg_import *m, const rg_proto_node *node, rg_arithmetic_ki
             number->shape[0].rank > x->shape[0].rank)
             continue;
         const double factor = (quotient ? 1 / c : c) * (x->part != NULL ? x->part->factor : 1);
-        return make_part(m, x->part != NULL ? &x->part->x : &x->flow, 0, factor, &y->part);
+        return make_part(
+            m, (rg_part){ x->part != NULL ? x->part->x : x->flow, 0, factor, number->type, false },
+            &y->part);
     }
     return RG_OK;
 }

@@ -15,8 +15,7 @@
 bool rg_onnx_has_channels_last(const rg_onnx *model, int64_t channels)
 {
     const rg_proto_port *port = &model->inputs[0];
-    return port->rank == 4 && port->dims[1] > 0 && port->dims[1] != channels &&
-           port->dims[3] == channels;
+    return port->rank == 4 && port->dims[1] != channels && port->dims[3] == channels;
 }
 
 /* ---- the input ---- */
@@ -152,9 +151,21 @@ bool rg_import_is_left_out(const rg_import *m, const rg_proto_node *node)
            (sigmoid || spans_image(m, node));
 }
 
-/* Whether the node is a softmax over the channels of its output, which the file has as dimension 1;
- * or over all of an image. */
-static bool is_softmax_of_channels(const rg_node *node, const rg_flow *flow)
+/* Whether the output has the pixels of the images, with channels last as they have in the file. */
+static bool is_channels_last(const rg_import *m, const rg_flow *flow)
+{
+    const rg_onnx_images *images = m->for_images;
+    int64_t dims[RG_MAX_RANK];
+    if (rg_flow_rank(flow) != 4 || !rg_onnx_has_channels_last(m->model, images->channels))
+        return false;
+    rg_flow_dims(flow, 0, dims);
+    return dims[1] == images->height && dims[2] == images->width &&
+           (dims[2] != images->height || dims[3] != images->width);
+}
+
+/* Whether the node is a softmax over the channels of its output, a dimension of the file; or over
+ * all of an image. */
+static bool is_softmax_of_channels(const rg_node *node, const rg_flow *flow, int32_t channels)
 {
     if (node == NULL || strcmp(rg_node_op(node), "softmax") != 0)
         return false;
@@ -165,20 +176,22 @@ static bool is_softmax_of_channels(const rg_node *node, const rg_flow *flow)
     for (int32_t d = 0; d < rank; d++)
         alone &= flow->order[d] == 0 || d == axis || (desc->flatten && d > axis) ||
                  flow->shape[0].dims[d] == 1;
-    return flow->order[axis] != 0 && (alone || (flow->order[axis] == 1 && !desc->flatten));
+    return flow->order[axis] != 0 && (alone || (flow->order[axis] == channels && !desc->flatten));
 }
 
 rg_status rg_import_image_output(rg_import *m, rg_flow *flow)
 {
     const rg_onnx_images *images = m->for_images;
-    int32_t order[RG_MAX_RANK];
+    int32_t order[RG_MAX_RANK] = { 0, 1, 2, 3 };
     const rg_node *node = rg_value_node(flow->value);
-    const bool softmax = is_softmax_of_channels(node, flow);
+    const bool last = is_channels_last(m, flow);
+    const bool softmax = is_softmax_of_channels(node, flow, last ? 3 : 1);
     const bool sigmoid = node != NULL && strcmp(rg_node_op(node), "neuron") == 0 &&
                          ((const rg_neuron_desc *)node->desc)->kind == RG_NEURON_SIGMOID;
     if ((softmax && images->without_softmax) || (sigmoid && images->without_sigmoid))
         flow->value = node->in[0];
-    rg_channels_last_order(rg_flow_rank(flow), order);
+    if (!last)
+        rg_channels_last_order(rg_flow_rank(flow), order);
     return rg_flow_reorder(m, flow, order);
 }
 

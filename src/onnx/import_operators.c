@@ -24,7 +24,6 @@ static const rg_importer operators[] = {
     TABLE("GlobalAveragePool"),
     TABLE("GlobalMaxPool"),
     TABLE("InstanceNormalization"),
-    TABLE("GroupNormalization"),
     TABLE("LayerNormalization"),
     TABLE("LRN"),
     TABLE("Relu"),
@@ -42,7 +41,9 @@ static const rg_importer operators[] = {
     { "SoftmaxCrossEntropyLoss", "reduction ignore_index", 2, 3, rg_convert_loss, NULL },
     { "NegativeLogLikelihoodLoss", "reduction ignore_index", 2, 3, rg_convert_loss, NULL },
 
-    { "BatchNormalization", "epsilon momentum training_mode", 5, 5, rg_convert_batch_norm, NULL },
+    { "BatchNormalization", "epsilon momentum training_mode spatial", 5, 5, rg_convert_batch_norm,
+      NULL },
+    { "GroupNormalization", NULL, 3, 3, rg_convert_group_norm, NULL },
     { "Resize", NULL, 1, 4, rg_convert_resize, NULL },
     { "Dropout", "ratio seed", 1, 3, rg_convert_dropout, NULL },
     /* elements */

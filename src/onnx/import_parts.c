@@ -4,6 +4,8 @@
  * softmax. */
 #include "onnx/import.h"
 
+#include "core/shape.h"
+
 #include <retrograde/nodes.h>
 
 #include <string.h>
@@ -21,15 +23,29 @@ rg_status rg_flow_concat(rg_import *m, const rg_flow x[], int32_t count, int32_t
     return rg_import_apply(m, "concat", &desc, inputs, count, y, 1);
 }
 
+/* *like becomes an input with a dimension that depends on the batch. */
+static rg_status find_batch(rg_import *m, const rg_proto_node *node, size_t input, rg_flow *like)
+{
+    rg_known *known = NULL;
+    RG_TRY(rg_import_known(m, node, input, &known));
+    if (known->has_flow && !rg_shape_same_dims(&known->shape[0], &known->shape[1]))
+        *like = known->flow;
+    return RG_OK;
+}
+
 rg_status rg_convert_concat(rg_import *m, const rg_proto_node *node)
 {
     int64_t axis = 0;
     int32_t along, count = 1;
-    rg_flow x[RG_MOST_SOURCES], y;
+    rg_flow x[RG_MOST_SOURCES], y, like;
     RG_CHECK(rg_attribute_find(node, "axis") != NULL, RG_MALFORMED, "attribute 'axis' is missing");
     RG_TRY(rg_attribute_int(node, "axis", &axis));
     RG_TRY(rg_import_any(m, node, 0, &x[0]));
     RG_TRY(rg_axis("attribute 'axis'", axis, rg_flow_rank(&x[0]), &along));
+    like = x[0];
+    for (size_t i = 1; i < node->input_count && m->file_batch > 0; i++)
+        RG_TRY(find_batch(m, node, i, &like));
+    RG_TRY(rg_import_open_concat(m, &like, along, &x[0]));
     for (size_t i = 1; i < node->input_count; i++) {
         if (count ==
             RG_MOST_SOURCES) { /* what there is so far becomes the first of the next ones */
@@ -42,7 +58,8 @@ rg_status rg_convert_concat(rg_import *m, const rg_proto_node *node)
         RG_CHECK(known->shape[0].rank == rg_flow_rank(&x[0]), RG_MALFORMED,
                  "input %zu has %d dimensions, but input 0 has %d", i, known->shape[0].rank,
                  rg_flow_rank(&x[0]));
-        RG_TRY(rg_import_ordered(m, node, i, x[0].order, &x[count++]));
+        RG_TRY(rg_import_ordered(m, node, i, x[0].order, &x[count]));
+        RG_TRY(rg_import_open_concat(m, &like, along, &x[count++]));
     }
     RG_TRY(rg_flow_concat(m, x, count, along, &y));
     return rg_import_define(m, node, 0, &y);

@@ -144,9 +144,7 @@ static rg_status define_reshaped(rg_import *m, const rg_proto_node *node, int32_
     return rg_import_define(m, node, 0, &x);
 }
 
-/* The shape of a Reshape in one probe: 0 keeps a dimension, -1 is what is left. */
-static rg_status resolve_shape(const rg_tensor_desc *x, bool allow_zero, int64_t shape[],
-                               int32_t rank)
+rg_status rg_resolve_shape(const rg_tensor_desc *x, bool allow_zero, int64_t shape[], int32_t rank)
 {
     int64_t count = 1, known = 1;
     int32_t open = -1;
@@ -183,13 +181,16 @@ rg_status rg_convert_reshape(rg_import *m, const rg_proto_node *node)
 {
     int64_t dims[RG_PROBES][RG_MAX_RANK];
     int32_t rank = -1;
-    bool allow_zero = false;
-    rg_known *known = NULL;
+    bool allow_zero = false, opened = false;
+    rg_known *known = NULL, *shape = NULL;
     RG_TRY(rg_attribute_bool(node, "allowzero", &allow_zero));
     RG_TRY(rg_import_known(m, node, 0, &known));
+    RG_TRY(rg_import_known(m, node, 1, &shape));
     RG_TRY(rg_import_shape(m, node, 1, dims, &rank));
-    for (int32_t p = 0; p < RG_PROBES; p++)
-        RG_TRY(resolve_shape(&known->shape[p], allow_zero, dims[p], rank));
+    if (shape->array[0] == shape->array[1])
+        RG_TRY(rg_import_open_reshape(m, known, allow_zero, dims[0], rank, dims, &opened));
+    for (int32_t p = 0; p < RG_PROBES && !opened; p++)
+        RG_TRY(rg_resolve_shape(&known->shape[p], allow_zero, dims[p], rank));
     return define_reshaped(m, node, rank, dims);
 }
 

@@ -70,9 +70,9 @@ static rg_status take_attributes(rg_import *m, const rg_proto_node *node, given 
     return RG_OK;
 }
 
-/* An input whose numbers the descriptor holds becomes an attribute. */
+/* An input whose numbers the descriptor holds becomes an attribute: those of one probe. */
 static rg_status take_numbers(rg_import *m, const rg_proto_node *node, size_t input,
-                              const char *name, given *g)
+                              const char *name, int32_t probe, given *g)
 {
     rg_known *known = NULL;
     rg_attribute *to = &g->attributes[g->count];
@@ -82,8 +82,11 @@ static rg_status take_numbers(rg_import *m, const rg_proto_node *node, size_t in
         return RG_OK; /* an empty list stands for none */
     *to = (rg_attribute){ .name = name };
     if (rg_type_is_integer(known->type)) {
-        RG_TRY(rg_import_ints(m, node, input, g->ints[input], MOST_NUMBERS, &to->count));
-        to->ints = g->ints[input];
+        int64_t *const ints = g->ints[input];
+        RG_TRY(rg_import_probe_ints(m, node, input, probe, ints, MOST_NUMBERS, &to->count));
+        if (strcmp(name, "sizes") == 0)
+            RG_TRY(rg_import_open_sizes(m, node, probe, ints, to->count));
+        to->ints = ints;
     } else {
         RG_TRY(rg_import_floats(m, node, input, g->floats[input], MOST_NUMBERS, &to->count));
         to->floats = g->floats[input];
@@ -93,7 +96,7 @@ static rg_status take_numbers(rg_import *m, const rg_proto_node *node, size_t in
 }
 
 static rg_status take_inputs(rg_import *m, const rg_proto_node *node,
-                             const rg_onnx_tensor tensors[], int32_t count, given *g)
+                             const rg_onnx_tensor tensors[], int32_t count, int32_t probe, given *g)
 {
     RG_CHECK(node->input_count <= (size_t)count, RG_MALFORMED, "it has %zu inputs; %d is the most",
              node->input_count, count);
@@ -105,10 +108,10 @@ static rg_status take_inputs(rg_import *m, const rg_proto_node *node,
         }
         rg_known *known = NULL;
         if (tensors[i].layout == RG_ONNX_NUMBERS) {
-            RG_TRY(take_numbers(m, node, (size_t)i, tensors[i].name, g));
+            RG_TRY(take_numbers(m, node, (size_t)i, tensors[i].name, probe, g));
         } else {
             RG_TRY(rg_import_known(m, node, (size_t)i, &known));
-            g->shapes[i] = known->shape[0];
+            g->shapes[i] = known->shape[probe];
         }
     }
     return RG_OK;
@@ -125,26 +128,24 @@ rg_status rg_import_call(rg_import *m, const rg_proto_node *node, rg_onnx_call *
     const int32_t inputs = rg_onnx_tensors(entry, entry->op->desc.defaults, entry->inputs, tensors);
     RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *g, &g));
     RG_TRY(take_attributes(m, node, g));
-    RG_TRY(take_inputs(m, node, tensors, inputs, g));
     rg_onnx_node asked = { .type = node->type,
                            .opset = (int32_t)m->model->opset,
                            .attributes = g->attributes,
-                           .attribute_count = g->count,
                            .inputs = g->shapes,
                            .input_count = inputs };
     for (size_t i = 0; i < node->output_count && i < 32; i++)
         asked.outputs |= node->outputs[i][0] != 0 ? 1U << i : 0;
     if (strcmp(node->type, "LayerNormalization") == 0)
         asked.outputs = 1; /* the others are not computed */
-    const rg_status status = rg_onnx_convert(&asked, call);
-    RG_CHECK(status != RG_INVALID_ARGUMENT, RG_UNSUPPORTED, "%s", rg_error_text());
-    RG_TRY(status);
-    for (int32_t i = 0; i < inputs; i++) {
-        rg_known *known = NULL;
-        if (g->shapes[i].rank >= 0 && rg_import_known(m, node, (size_t)i, &known) == RG_OK)
-            g->shapes[i] = known->shape[1];
+    const int32_t own = g->count;
+    for (int32_t probe = 0; probe < RG_PROBES; probe++) {
+        g->count = own;
+        RG_TRY(take_inputs(m, node, tensors, inputs, probe, g));
+        asked.attribute_count = g->count;
+        const rg_status status = rg_onnx_convert(&asked, probe == 0 ? call : &other);
+        RG_CHECK(status != RG_INVALID_ARGUMENT, RG_UNSUPPORTED, "%s", rg_error_text());
+        RG_TRY(status);
     }
-    RG_TRY(rg_onnx_convert(&asked, &other));
     RG_CHECK(memcmp(call->desc, other.desc, sizeof call->desc) == 0, RG_UNSUPPORTED,
              "its attributes depend on the size of the batch");
     return RG_OK;
@@ -262,129 +263,4 @@ rg_status rg_convert_table(rg_import *m, const rg_proto_node *node)
     RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *call, &call));
     RG_TRY(rg_import_call(m, node, call));
     return rg_import_run_call(m, node, call);
-}
-
-/* ---- normalization and dropout, which training changes ---- */
-
-static rg_status freeze(rg_import *m, const rg_proto_node *node, size_t input)
-{
-    rg_known *known = NULL;
-    RG_TRY(rg_import_known(m, node, input, &known));
-    RG_CHECK(!known->has_flow || !known->trained, RG_UNSUPPORTED,
-             "the statistics '%.80s' are also used as weights", known->name);
-    known->trained = false;
-    return RG_OK;
-}
-
-/* Statistics of many batches need more than 16 bits. */
-static rg_status widen_parameters(rg_import *m, const rg_proto_node *node)
-{
-    for (size_t i = 1; i < 5; i++) {
-        rg_known *known = NULL;
-        RG_TRY(rg_import_known(m, node, i, &known));
-        known->wide = known->wide || !known->has_flow;
-    }
-    return RG_OK;
-}
-
-/* A node as networks for images have it, whatever training_mode says: batch statistics while they
- * train, running statistics, which training changes, when they are used. */
-static rg_status without_mode(rg_import *m, const rg_proto_node *node, rg_proto_node *plain)
-{
-    *plain = *node;
-    if (node->attribute_count == 0)
-        return RG_OK;
-    RG_TRY(rg_arena_take(&m->network->arena, node->attribute_count, sizeof *plain->attributes,
-                         &plain->attributes));
-    plain->attribute_count = 0;
-    for (size_t i = 0; i < node->attribute_count; i++) {
-        if (strcmp(node->attributes[i].name, "training_mode") != 0)
-            plain->attributes[plain->attribute_count++] = node->attributes[i];
-    }
-    if (plain->attribute_count == node->attribute_count)
-        return RG_OK;
-    for (size_t i = 1; i < node->output_count; i++)
-        RG_TRY(rg_import_define_uncovered(m, node, i));
-    plain->output_count = 1;
-    return RG_OK;
-}
-
-rg_status rg_convert_batch_norm(rg_import *m, const rg_proto_node *written)
-{
-    rg_proto_node plain = *written;
-    const rg_proto_node *const node = &plain;
-    if (m->for_images != NULL)
-        RG_TRY(without_mode(m, written, &plain));
-    rg_onnx_call *call = NULL;
-    RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *call, &call));
-    for (size_t i = 3; i < 5; i++)
-        RG_TRY(freeze(m, node, i));
-    const bool kept =
-        rg_import_is_frozen(m, node->inputs[3]) || rg_import_is_frozen(m, node->inputs[4]);
-    if (m->for_images != NULL)
-        RG_TRY(widen_parameters(m, node));
-    RG_TRY(rg_import_call(m, node, call));
-    rg_batch_norm_desc *desc = (rg_batch_norm_desc *)call->desc;
-    if (!m->options.training || kept || desc->statistics != RG_BATCH_NORM_GIVEN)
-        return rg_import_run_call(m, node, call);
-    rg_flow x[5], y[3];
-    const rg_flow *inputs[] = { &x[0], &x[1], &x[2], &x[3], &x[4] };
-    desc->statistics = RG_BATCH_NORM_RUNNING;
-    desc->unbiased = true;
-    RG_TRY(rg_import_channels_last(m, node, 0, &x[0]));
-    for (size_t i = 1; i < 5; i++)
-        RG_TRY(rg_import_plain(m, node, i, &x[i]));
-    RG_TRY(rg_import_apply(m, "batch_norm", desc, inputs, 5, y, 3));
-    for (int i = 0; i < 2; i++) {
-        RG_CHECK(rg_value_get_kind(x[3 + i].value) == RG_VALUE_PARAMETER, RG_UNSUPPORTED,
-                 "its statistics are computed, which training cannot change");
-        RG_TRY(rg_graph_assign(m->graph, x[3 + i].value, y[1 + i].value));
-    }
-    return rg_import_define(m, node, 0, &y[0]);
-}
-
-static rg_status dropout_step(rg_import *m, rg_flow *flow)
-{
-    const rg_tensor_desc number = rg_tensor_desc_dense(RG_I64, 0, NULL);
-    char name[RG_OWN_NAME];
-    rg_onnx_own_name(m->model, "dropout_step", name);
-    if (m->step == NULL)
-        m->step = rg_graph_parameter(m->graph, name, &number);
-    *flow = (rg_flow){ .value = m->step, .shape = { number, number } };
-    return rg_graph_status(m->graph);
-}
-
-rg_status rg_convert_dropout(rg_import *m, const rg_proto_node *node)
-{
-    double ratio = 0.5;
-    int32_t count = 1;
-    const int32_t index = m->made++; /* also where it is left out: names behind it stay the same */
-    rg_known *known = NULL;
-    RG_TRY(rg_attribute_float(node, "ratio", &ratio));
-    if (rg_node_has(node, 1))
-        RG_TRY(rg_import_floats(m, node, 1, &ratio, 1, &count));
-    RG_TRY(rg_import_define_uncovered(m, node, 1)); /* the mask */
-    if (!m->options.training || ratio == 0) {
-        RG_CHECK(!rg_node_has(node, 2) || m->options.training || ratio == 0 ||
-                     (rg_import_known(m, node, 2, &known) == RG_OK && rg_known_is_constant(known)),
-                 RG_UNSUPPORTED, "input 'training_mode' is computed");
-        int64_t training = 0;
-        if (rg_node_has(node, 2) && ratio != 0 && m->for_images == NULL)
-            RG_TRY(rg_import_ints(m, node, 2, &training, 1, &count));
-        RG_CHECK(training == 0, RG_UNSUPPORTED, "training_mode is true: its mask is random");
-        RG_TRY(rg_import_known(m, node, 0, &known));
-        return rg_import_define_same(m, node, 0, known);
-    }
-    RG_CHECK(ratio > 0 && ratio < 1, RG_MALFORMED, "ratio is %g; it must be 0 to less than 1",
-             ratio);
-    rg_dropout_desc desc = rg_dropout_desc_default();
-    rg_flow x, step, y;
-    const rg_flow *inputs[] = { &x, &step };
-    desc.keep = 1 - ratio;
-    desc.seed = m->options.seed + index;
-    desc.step_input = true;
-    RG_TRY(rg_import_any(m, node, 0, &x));
-    RG_TRY(dropout_step(m, &step));
-    RG_TRY(rg_import_apply(m, "dropout", &desc, inputs, 2, &y, 1));
-    return rg_import_define(m, node, 0, &y);
 }

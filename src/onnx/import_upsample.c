@@ -53,12 +53,48 @@ static rg_status take_first(rg_import *m, rg_upsample_desc *desc, rg_flow *x)
     return RG_OK;
 }
 
-rg_status rg_convert_resize(rg_import *m, const rg_proto_node *node)
+/* Operator set 10 has inputs X and scales, and one grid, which later sets call asymmetric. */
+static rg_status read_old(rg_import *m, const rg_proto_node *old, rg_proto_node *node)
+{
+    static const rg_proto_attribute grid = { .name = "coordinate_transformation_mode",
+                                             .type = RG_PROTO_STRING,
+                                             .s = "asymmetric" };
+    static const rg_proto_attribute rounding = { .name = "nearest_mode",
+                                                 .type = RG_PROTO_STRING,
+                                                 .s = "floor" };
+    RG_CHECK(old->input_count == 2, RG_MALFORMED, "it has %zu inputs; it must have 2",
+             old->input_count);
+    *node = *old;
+    node->input_count = 3;
+    RG_TRY(rg_arena_take(&m->network->arena, 3, sizeof *node->inputs, &node->inputs));
+    node->inputs[0] = old->inputs[0];
+    node->inputs[1] = "";
+    node->inputs[2] = old->inputs[1];
+    node->attribute_count = 0;
+    RG_TRY(rg_arena_take(&m->network->arena, old->attribute_count + 2, sizeof *node->attributes,
+                         &node->attributes));
+    for (size_t i = 0; i < old->attribute_count; i++) {
+        RG_CHECK(strcmp(old->attributes[i].name, "mode") == 0, RG_UNSUPPORTED,
+                 "attribute '%.80s' is not covered", old->attributes[i].name);
+        node->attributes[node->attribute_count++] = old->attributes[i];
+    }
+    node->attributes[node->attribute_count++] = grid;
+    node->attributes[node->attribute_count++] = rounding;
+    return RG_OK;
+}
+
+rg_status rg_convert_resize(rg_import *m, const rg_proto_node *written)
 {
     rg_onnx_call *call = NULL;
     rg_known *known = NULL;
     const char *grid = "half_pixel";
+    rg_proto_node old;
+    const rg_proto_node *node = written;
     rg_flow x;
+    if (m->model->opset < 11) {
+        RG_TRY(read_old(m, written, &old));
+        node = &old;
+    }
     RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *call, &call));
     RG_TRY(rg_import_call(m, node, call));
     RG_TRY(rg_import_known(m, node, 0, &known));

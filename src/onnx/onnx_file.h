@@ -58,6 +58,8 @@ typedef struct rg_proto_tensor {
     bool external;
     const char *location; /* external: the file, the first byte, and how many (-1: to its end) */
     int64_t offset, length;
+    const char
+        *source; /* the tensor of the file that this one, which the file lacks, was made of */
 } rg_proto_tensor;
 
 /* AttributeProto.AttributeType */
@@ -93,6 +95,7 @@ typedef struct rg_proto_node {
     rg_proto_attribute *attributes;
     size_t attribute_count;
     rg_message message; /* as the file has it */
+    bool renamed;       /* its inputs are others than in the file */
 } rg_proto_node;
 
 enum { RG_ONNX_ANY_RANK = -1, RG_ONNX_ANY_DIM = -1 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Opening an ONNX model, from a file or from memory, and what it declares. */
-#include "onnx/onnx_file.h"
+#include "onnx/onnx_train.h"
 
 #include "graph/name_index.h"
 
@@ -51,6 +51,8 @@ static rg_status read_model(rg_onnx *model)
     rg_status status = rg_proto_read_model(model);
     if (status == RG_OK)
         status = drop_initializers(model);
+    if (status == RG_OK)
+        status = rg_onnx_own_statistics(model);
     if (status != RG_OK)
         rg_error_prefix("%s: ", model->name);
     return status;

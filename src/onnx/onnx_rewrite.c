@@ -22,6 +22,7 @@ typedef struct rewrite {
     rg_writer *writer;
     rg_names entries; /* parameters by their names */
     bool reshaped;    /* a parameter has other dimensions than in the file */
+    bool split;       /* tensors that the file lacks are written, and read by their nodes */
     const rg_onnx_write_desc *desc;
     char centered[NAME], normalized[NAME]; /* values in place of the input, or "" */
 } rewrite;
@@ -50,30 +51,70 @@ static rg_status index_entries(rewrite *r)
     return RG_OK;
 }
 
+/* Whether a plan has other elements than the file. */
+static rg_status is_changed(const rewrite *r, const rg_onnx_entry *entry, const void *now,
+                            size_t now_bytes, bool *changed)
+{
+    void *before = NULL;
+    size_t before_bytes = 0;
+    *changed = is_reshaped(entry) || r->network->model->stripped;
+    if (*changed)
+        return RG_OK;
+    RG_TRY(rg_proto_elements(r->network->model, entry->tensor, &before, &before_bytes));
+    *changed = now_bytes > 0 && memcmp(now, before, now_bytes) != 0;
+    rg_release(allocator, before, before_bytes);
+    return RG_OK;
+}
+
+/* The elements of a plan, to be released with their size, and whether the file has others. */
+static rg_status read_changed(const rewrite *r, const rg_onnx_entry *entry, void **now,
+                              size_t *now_bytes, bool *changed)
+{
+    const rg_proto_tensor *tensor = entry->tensor;
+    rg_dtype dtype;
+    RG_CHECK(rg_onnx_type_dtype(tensor->type, &dtype), RG_UNSUPPORTED,
+             "'%.80s' has elements of type %s", tensor->name, rg_onnx_type_name(tensor->type));
+    RG_TRY(rg_plan_elements(r->plan, entry->info.name, entry->info.order, dtype, now, now_bytes));
+    const rg_status status = is_changed(r, entry, *now, *now_bytes, changed);
+    if (status != RG_OK)
+        rg_release(allocator, *now, *now_bytes);
+    return status;
+}
+
+/* Whether a tensor that the file lacks, or the one it was made of, has got other elements. */
+static rg_status find_split(rewrite *r)
+{
+    const rg_onnx *model = r->network->model;
+    for (size_t i = 0; i < model->initializer_count && !r->split; i++) {
+        const rg_proto_tensor *tensor = &model->initializers[i];
+        const char *names[] = { tensor->name, tensor->source };
+        for (int k = 0; k < 2 && tensor->source != NULL && !r->split; k++) {
+            const rg_onnx_entry *entry = rg_names_find(&r->entries, names[k]);
+            void *now;
+            size_t bytes;
+            if (entry == NULL)
+                continue;
+            RG_TRY(read_changed(r, entry, &now, &bytes, &r->split));
+            rg_release(allocator, now, bytes);
+        }
+    }
+    return RG_OK;
+}
+
 /* Writes the tensor with new elements as field `number`, unless they are those of the file. */
 static rg_status write_changed(rewrite *r, uint32_t number, const rg_onnx_entry *entry,
                                bool *changed)
 {
     const rg_proto_tensor *tensor = entry->tensor;
-    rg_dtype dtype;
-    void *now, *before = NULL;
-    size_t now_bytes, before_bytes = 0;
+    void *now;
+    size_t now_bytes;
     *changed = false;
-    RG_CHECK(rg_onnx_type_dtype(tensor->type, &dtype), RG_UNSUPPORTED,
-             "'%.80s' has elements of type %s", tensor->name, rg_onnx_type_name(tensor->type));
-    RG_TRY(rg_plan_elements(r->plan, entry->info.name, entry->info.order, dtype, &now, &now_bytes));
-    rg_status status = RG_OK;
-    *changed = is_reshaped(entry) || r->network->model->stripped;
-    if (!*changed) {
-        status = rg_proto_elements(r->network->model, tensor, &before, &before_bytes);
-        *changed = status == RG_OK && now_bytes > 0 && memcmp(now, before, now_bytes) != 0;
-    }
-    if (status == RG_OK && *changed)
+    RG_TRY(read_changed(r, entry, &now, &now_bytes, changed));
+    if (*changed)
         rg_proto_write_tensor(r->writer, number, tensor->name, tensor->type, entry->info.desc.rank,
                               entry->info.desc.dims, now, now_bytes);
     rg_release(allocator, now, now_bytes);
-    rg_release(allocator, before, before_bytes);
-    return status;
+    return RG_OK;
 }
 
 static rg_status write_inside(rewrite *r, const rg_proto_tensor *tensor)
@@ -97,7 +138,7 @@ static rg_status write_initializer(rewrite *r, const rg_proto_tensor *tensor, rg
         return RG_OK;
     RG_CHECK(!rg_proto_is_missing(r->network->model, tensor), RG_UNSUPPORTED,
              "the elements of '%.80s' are not known", tensor->name);
-    if (tensor->external)
+    if (tensor->external || tensor->source != NULL)
         return write_inside(r, tensor);
     rg_write_bytes(r->writer, 5, message.at, rg_message_size(&message));
     return RG_OK;
@@ -162,7 +203,7 @@ static bool is_mode(const rg_proto_node *node, uint32_t number, size_t index)
     return dropout ? number == 1 && index == 2 : number == 2 && index > 0;
 }
 
-/* A node that reads the normalized input instead, or is without training_mode. */
+/* A node that reads other values instead, or is without training_mode. */
 static rg_status write_changed_node(rewrite *r, const rg_proto_node *node)
 {
     const char *input = r->normalized[0] != 0 ? r->network->model->inputs[0].name : NULL;
@@ -178,6 +219,8 @@ static rg_status write_changed_node(rewrite *r, const rg_proto_node *node)
         const bool listed = field.number == 1 || field.number == 2 || field.number == 5;
         if (field.number == 1 && input != NULL && strcmp(node->inputs[index], input) == 0)
             rg_write_text(r->writer, 1, r->normalized);
+        else if (field.number == 1 && node->renamed && r->split)
+            rg_write_text(r->writer, 1, node->inputs[index]);
         else if (!mode || !listed || !is_mode(node, field.number, index))
             rg_write_raw(r->writer, from, (size_t)(message.at - from));
         from = message.at;
@@ -275,7 +318,7 @@ static rg_status write_node(rewrite *r, const rg_proto_node *node)
     if (entry != NULL && entry->tensor == node->attributes[0].tensor)
         RG_TRY(write_constant(r, node, entry, &changed));
     const bool normalized = r->normalized[0] != 0 && reads(node, r->network->model->inputs[0].name);
-    if (normalized || has_mode(r, node))
+    if (normalized || has_mode(r, node) || (node->renamed && r->split))
         return write_changed_node(r, node);
     if (!changed)
         rg_write_bytes(r->writer, 1, node->message.at, rg_message_size(&node->message));
@@ -331,6 +374,8 @@ static rg_status write_graph(rewrite *r)
             rg_write_raw(r->writer, from, (size_t)(message.at - from));
         from = message.at;
     }
+    for (; tensors < model->initializer_count && r->split; tensors++)
+        RG_TRY(write_initializer(r, &model->initializers[tensors], message));
     rg_write_end(r->writer, 7, begin);
     return failed;
 }
@@ -358,6 +403,8 @@ rg_status rg_onnx_rewrite(const rg_onnx_network *network, rg_plan *plan,
 {
     rewrite r = { .network = network, .plan = plan, .writer = writer, .desc = desc };
     rg_status status = plan != NULL ? index_entries(&r) : RG_OK;
+    if (status == RG_OK)
+        status = find_split(&r);
     if (status == RG_OK)
         status = write_model(&r);
     rg_names_clear(&r.entries);

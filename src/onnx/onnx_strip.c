@@ -3,6 +3,8 @@
 /* Models without their weights: all that the graph of a network follows from. */
 #include "onnx/onnx_write.h"
 
+#include "graph/name_index.h"
+
 #include <string.h>
 
 /* Shorter lists may be sizes, bounds or factors, which the graph depends on. */
@@ -28,8 +30,8 @@ static void write_tensor(rg_writer *writer, const rg_proto_tensor *tensor, const
 }
 
 /* External elements move into the model, as nothing else is kept. */
-static rg_status write_external(rg_writer *writer, const rg_onnx *model,
-                                const rg_proto_tensor *tensor)
+static rg_status write_inside(rg_writer *writer, const rg_onnx *model,
+                              const rg_proto_tensor *tensor)
 {
     const size_t size = rg_onnx_type_size(tensor->type);
     void *data;
@@ -87,14 +89,14 @@ static void write_input(rg_writer *writer, rg_message message, const rg_onnx_hea
 }
 
 static rg_status write_initializer(rg_writer *writer, const rg_onnx *model,
-                                   const rg_proto_tensor *tensor)
+                                   const rg_proto_tensor *tensor, const rg_names *needed)
 {
-    if (is_weight(tensor)) {
+    if (is_weight(tensor) && rg_names_find(needed, tensor->name) != NULL) {
         write_tensor(writer, tensor, tensor->name, NULL, 0);
         return RG_OK;
     }
-    if (tensor->external)
-        return write_external(writer, model, tensor);
+    if (tensor->external || tensor->source != NULL)
+        return write_inside(writer, model, tensor);
     rg_write_bytes(writer, 5, tensor->message.at, rg_message_size(&tensor->message));
     return RG_OK;
 }
@@ -134,9 +136,33 @@ static void write_output(rg_writer *writer, const rg_proto_port *port, int64_t o
     rg_write_end(writer, 12, begin);
 }
 
+/* NodeProto: input 1. */
+static rg_status write_node(rg_writer *writer, const rg_proto_node *node)
+{
+    rg_message message = node->message;
+    rg_message_field field;
+    rg_status failed = RG_OK;
+    size_t inputs = 0;
+    const uint8_t *from = message.at;
+    if (!node->renamed) {
+        rg_write_bytes(writer, 1, message.at, rg_message_size(&message));
+        return RG_OK;
+    }
+    const size_t begin = rg_write_begin(writer);
+    while (rg_message_next(&message, &field, &failed)) {
+        if (field.number == 1)
+            rg_write_text(writer, 1, node->inputs[inputs++]);
+        else
+            rg_write_raw(writer, from, (size_t)(message.at - from));
+        from = message.at;
+    }
+    rg_write_end(writer, 1, begin);
+    return failed;
+}
+
 /* GraphProto: node 1, name 2, initializer 5, input 11, output 12. */
 static rg_status write_graph(rg_writer *writer, const rg_onnx *model, const rg_onnx_head *head,
-                             int64_t classes)
+                             int64_t classes, const rg_names *needed)
 {
     size_t outputs = 0;
     rg_message message = model->graph;
@@ -145,17 +171,17 @@ static rg_status write_graph(rg_writer *writer, const rg_onnx *model, const rg_o
     for (size_t i = 0; i < model->node_count; i++) {
         const rg_proto_node *node = &model->nodes[i];
         const rg_proto_tensor *tensor = weight_of(node);
-        if (tensor != NULL)
+        if (tensor != NULL && rg_names_find(needed, node->outputs[0]) != NULL)
             write_tensor(writer, tensor, node->outputs[0], NULL, 0);
         else
-            rg_write_bytes(writer, 1, node->message.at, rg_message_size(&node->message));
+            RG_TRY(write_node(writer, node));
     }
     for (size_t i = 0; i < model->initializer_count; i++) {
         const rg_proto_tensor *tensor = &model->initializers[i];
         if (tensor == head->w || tensor == head->b)
             write_head(writer, tensor, tensor == head->w ? head->w_axis : head->b_axis, classes);
         else
-            RG_TRY(write_initializer(writer, model, tensor));
+            RG_TRY(write_initializer(writer, model, tensor, needed));
     }
     while (rg_message_next(&message, &field, &failed)) {
         if (field.number == 12 && head->w != NULL && outputs++ == 0)
@@ -172,10 +198,31 @@ static rg_status write_graph(rg_writer *writer, const rg_onnx *model, const rg_o
  * and deviation do where a checkpoint is exported. */
 enum { FREE_INITIALIZERS = 4 };
 
+/* Names that the first output is computed from: checkpoints have the values of its parameters, and
+ * of no others. */
+static rg_status find_needed(const rg_onnx *model, rg_names *needed)
+{
+    static char here;
+    if (model->output_count > 0)
+        RG_TRY(rg_names_add(needed, model->outputs[0].name, &here));
+    for (size_t i = model->node_count; i-- > 0;) {
+        const rg_proto_node *node = &model->nodes[i];
+        bool any = false;
+        for (size_t k = 0; k < node->output_count; k++)
+            any |= node->outputs[k][0] != 0 && rg_names_find(needed, node->outputs[k]) != NULL;
+        for (size_t k = 0; k < node->input_count && any; k++) {
+            if (node->inputs[k][0] != 0 && rg_names_find(needed, node->inputs[k]) == NULL)
+                RG_TRY(rg_names_add(needed, node->inputs[k], &here));
+        }
+    }
+    return RG_OK;
+}
+
 /* ModelProto: ir_version 1, graph 7, opset_import 8. */
 rg_status rg_onnx_strip(const rg_onnx *model, int64_t classes, rg_writer *writer)
 {
     rg_onnx_head head = { .w = NULL };
+    rg_names needed = { 0 };
     if (classes > 0)
         RG_TRY(rg_onnx_find_head(model, &head));
     rg_message message = { (const uint8_t *)model->file.data,
@@ -191,9 +238,12 @@ rg_status rg_onnx_strip(const rg_onnx *model, int64_t classes, rg_writer *writer
     }
     RG_TRY(failed);
     const size_t begin = rg_write_begin(writer);
-    RG_TRY(write_graph(writer, model, &head, classes));
+    rg_status status = find_needed(model, &needed);
+    if (status == RG_OK)
+        status = write_graph(writer, model, &head, classes, &needed);
+    rg_names_clear(&needed);
     rg_write_end(writer, 7, begin);
-    return writer->failed;
+    return status == RG_OK ? writer->failed : status;
 }
 
 rg_status rg_onnx_parse_stripped(const char *name, const void *data, size_t bytes, rg_onnx **model)

@@ -221,13 +221,16 @@ static rg_status spread(const rg_onnx_node *node, const char *name, int32_t rank
 static rg_status read_modes(const rg_onnx_node *node, rg_upsample_desc *d, bool *symmetric)
 {
     static const char *const modes[] = { "nearest", "linear", NULL };
-    static const char *const grids[] = { "half_pixel", "pytorch_half_pixel",   "align_corners",
-                                         "asymmetric", "half_pixel_symmetric", NULL };
+    static const char *const grids[] = {
+        "half_pixel", "pytorch_half_pixel",   "align_corners",
+        "asymmetric", "half_pixel_symmetric", "tf_half_pixel_for_nn",
+        NULL
+    };
     static const char *const rounds[] = { "round_prefer_floor", "round_prefer_ceil", "floor",
                                           "ceil", NULL };
-    static const rg_upsample_grid grid_of[] = { RG_UPSAMPLE_HALF_PIXEL, RG_UPSAMPLE_HALF_PIXEL,
+    static const rg_upsample_grid grid_of[] = { RG_UPSAMPLE_HALF_PIXEL,    RG_UPSAMPLE_HALF_PIXEL,
                                                 RG_UPSAMPLE_ALIGN_CORNERS, RG_UPSAMPLE_ASYMMETRIC,
-                                                RG_UPSAMPLE_HALF_PIXEL };
+                                                RG_UPSAMPLE_HALF_PIXEL,    RG_UPSAMPLE_HALF_PIXEL };
     static const rg_upsample_round round_of[] = { RG_UPSAMPLE_PREFER_FLOOR, RG_UPSAMPLE_PREFER_CEIL,
                                                   RG_UPSAMPLE_FLOOR, RG_UPSAMPLE_CEIL };
     int32_t mode, grid, rounding;
@@ -240,6 +243,13 @@ static rg_status read_modes(const rg_onnx_node *node, rg_upsample_desc *d, bool 
     *symmetric = grid == 4;
     d->grid = grid_of[grid];
     d->round = round_of[rounding];
+    if (grid == 5) { /* half a pixel further on: what is rounded down is above a half before */
+        RG_CHECK(mode == 0 && (rounding == 0 || rounding == 2), RG_UNSUPPORTED,
+                 "%s: tf_half_pixel_for_nn is supported for nearest with floor and "
+                 "round_prefer_floor",
+                 node->type);
+        d->round = rounding == 2 ? RG_UPSAMPLE_PREFER_CEIL : RG_UPSAMPLE_CEIL;
+    }
     return RG_OK;
 }
 

@@ -7,6 +7,8 @@
 #include "core/memory.h"
 #include "train/base64.h"
 
+#include <retrograde/neuron.h>
+
 #include <stdlib.h>
 
 static const char prefix[] = "@onnx ";
@@ -74,7 +76,18 @@ rg_status rg_model_replace_head(const rg_model *model, int64_t classes, rg_model
 
 /* ---- what a model says of its images ---- */
 
-/* The channels of the output, which are the classes; more than one pixel makes a mask. */
+/* Whether a Sigmoid makes a value, before changes of shape. */
+static bool ends_with_sigmoid(rg_value *value)
+{
+    const rg_node *node = rg_value_node(value);
+    while (node != NULL && strcmp(rg_node_op(node), "reshape") == 0)
+        node = rg_value_node(node->in[0]);
+    return node != NULL && strcmp(rg_node_op(node), "neuron") == 0 &&
+           ((const rg_neuron_desc *)node->desc)->kind == RG_NEURON_SIGMOID;
+}
+
+/* The channels of the output, which are the classes; more than one pixel makes a mask, and a
+ * Sigmoid labels of which any number holds. */
 static rg_status describe_output(const rg_model *model, rg_network_desc *desc)
 {
     const rg_onnx_images images = { .height = desc->height,
@@ -83,13 +96,17 @@ static rg_status describe_output(const rg_model *model, rg_network_desc *desc)
     const rg_onnx_options options = rg_onnx_options_default();
     rg_onnx_network *network;
     RG_TRY(rg_onnx_network_for_images(model->onnx, &options, &images, &network));
-    const rg_tensor_desc *y = &network->entries[network->entry_count - 1].info.desc;
+    const rg_onnx_tensor_info *output = &network->entries[network->entry_count - 1].info;
+    const rg_tensor_desc *y = &output->desc;
+    const int32_t channels = y->rank > 1 ? output->order[y->rank - 1] : 0;
     int64_t pixels = 1;
-    for (int32_t d = 2; d < y->rank; d++)
-        pixels *= y->dims[d];
-    if (y->rank > 1 && y->dims[1] > 0 && y->dims[1] <= INT32_MAX) {
-        desc->classes = (int32_t)y->dims[1];
-        desc->target = pixels > 1 ? RG_TARGET_MASK : RG_TARGET_CLASS;
+    for (int32_t d = 1; d < y->rank; d++)
+        pixels *= d == channels ? 1 : y->dims[d];
+    if (y->rank > 1 && y->dims[channels] > 0 && y->dims[channels] <= INT32_MAX) {
+        desc->classes = (int32_t)y->dims[channels];
+        desc->target = pixels > 1                         ? RG_TARGET_MASK
+                       : ends_with_sigmoid(output->value) ? RG_TARGET_LABELS
+                                                          : RG_TARGET_CLASS;
         desc->outputs = pixels > 1 ? pixels : 0;
     }
     rg_onnx_network_destroy(network);
@@ -107,7 +124,8 @@ rg_status rg_model_input(const rg_model *model, int64_t *height, int64_t *width,
     if (model->onnx == NULL || model->onnx->input_count != 1 || model->onnx->inputs[0].rank != 4)
         return RG_OK;
     const int64_t *dims = model->onnx->inputs[0].dims;
-    const bool last = dims[1] > 4 && dims[3] > 0 && dims[3] <= 4; /* as images have channels */
+    /* as images have channels */
+    const bool last = (dims[1] > 4 || dims[1] < 0) && dims[3] > 0 && dims[3] <= 4;
     for (int i = 0; i < 3; i++) {
         const int64_t size = dims[last ? 1 + i : i == 2 ? 1 : 2 + i];
         *sizes[i] = size > 0 ? size : 0;
