@@ -342,6 +342,34 @@ def test_other_outputs(folder):
     assert struct.pack("<6400f", *[v / 8 for v in (PIXELS * 2)[:6400]]) in out.read_bytes()
 
 
+def test_nodes_of_other_outputs(folder):
+    """Operators that only other outputs need may be ones that are not covered: they are written as they were."""
+    write_images(folder / "data")
+    data = model([node("Flatten", ["x"], ["f"]), node("Unique", ["f"], ["u"]), node("Gemm", ["f", "w"], ["y"], transB=1)],
+                 [port("x", ["N", 1, 8, 8])], [port("y", ["N", 3]), port("u", ["K"])],
+                 [tensor("w", [3, 64], [v / 8 for v in PIXELS[:192]])])
+    losses(folder, data)
+    done = run_any("export", folder / "run", "-o", folder / "out.onnx")
+    assert done.returncode == 0 and b"Unique" in (folder / "out.onnx").read_bytes(), done.stderr
+
+
+def test_masks_are_constants(folder):
+    """A mask of attention that an exporter folded is no parameter, and a checkpoint has it."""
+    write_images(folder / "data")
+    mask = [0.0 if (i // 3) % 3 == (j // 3) % 3 else -100.0 for i in range(16) for j in range(16)]
+    data = model([node("Reshape", ["x", "s"], ["q"]), node("Transpose", ["q"], ["k"], perm=[0, 2, 1]), node("MatMul", ["q", "k"], ["a"]),
+                  node("Mul", ["a", "val_7"], ["b"]), node("Add", ["b", "val_9"], ["c"]), node("Softmax", ["c"], ["d"], axis=2),
+                  node("MatMul", ["d", "q"], ["e"]), node("Flatten", ["e"], ["f"]), node("Gemm", ["f", "w"], ["y"], transB=1)],
+                 [port("x", ["N", 1, 8, 8])], [port("y", ["N", 3])],
+                 [tensor("s", [3], [0, 16, 4], INT64), tensor("val_7", [1], [0.5]), tensor("val_9", [16, 16], mask),
+                  tensor("w", [3, 64], [v / 8 for v in PIXELS[:192]])])
+    losses(folder, data, "--rate", 0.1)
+    found = parameters(folder / "run/checkpoint.safetensors")
+    assert not any(name.startswith("val_") and "." in name for name in found), found.keys()
+    done = run_any("export", folder / "run", "-o", folder / "out.onnx")
+    assert done.returncode == 0 and struct.pack("<256f", *mask) in (folder / "out.onnx").read_bytes(), done.stderr
+
+
 # ---- what images and outputs are ----
 
 def test_numbers_are_constants(folder):

@@ -6,6 +6,7 @@
 
 #include "core/dtype.h"
 #include "core/shape.h"
+#include "onnx/onnx_train.h"
 
 #include <retrograde/nodes.h>
 
@@ -58,6 +59,16 @@ static rg_status add_input(rg_import *m, size_t index)
     return RG_OK;
 }
 
+/* Whether a tensor of one element is a factor or a bound rather than a parameter: by its name, which
+ * exporters made for a number of the code, and in networks for images without dimensions. */
+static bool is_constant(const rg_import *m, const rg_proto_tensor *tensor)
+{
+    const char *name = tensor->name;
+    const bool made = strncmp(name, "onnx::", 6) == 0 || strstr(name, "onst") != NULL ||
+                      (strncmp(name, "val_", 4) == 0 && name[4] >= '0' && name[4] <= '9');
+    return tensor->count == 1 && (made || (tensor->rank == 0 && m->for_images != NULL));
+}
+
 static rg_status add_initializer(rg_import *m, const rg_proto_tensor *tensor)
 {
     rg_known *known = NULL;
@@ -67,9 +78,8 @@ static rg_status add_initializer(rg_import *m, const rg_proto_tensor *tensor)
     known->kind = RG_KNOWN_TENSOR;
     known->type = tensor->type;
     known->tensor = tensor;
-    /* a number of no dimensions is a factor or a bound; networks for images do not train it */
-    known->trained =
-        !rg_type_is_integer(tensor->type) && (tensor->rank > 0 || m->for_images == NULL);
+    known->trained = !rg_type_is_integer(tensor->type) && !is_constant(m, tensor) &&
+                     !rg_proto_is_mask(m->model, tensor);
     known->shape[0] = known->shape[1] = rg_tensor_desc_dense(dtype, tensor->rank, tensor->dims);
     return RG_OK;
 }
@@ -247,6 +257,20 @@ static rg_status add_output(rg_import *m, const rg_proto_port *port)
     return RG_OK;
 }
 
+/* All nodes, or of a network for images those that its output needs. */
+static rg_status import_nodes(rg_import *m)
+{
+    const rg_onnx *model = m->model;
+    rg_names needed = { 0 };
+    rg_status status = m->for_images != NULL ? rg_onnx_needed(model, &needed) : RG_OK;
+    for (size_t i = 0; i < model->node_count && status == RG_OK; i++) {
+        if (m->for_images == NULL || rg_onnx_is_needed(&model->nodes[i], &needed))
+            status = import_node(m, &model->nodes[i]);
+    }
+    rg_names_clear(&needed);
+    return status;
+}
+
 /* Inputs that nothing reads are sources all the same, with no place in the graph. */
 static rg_status import_all(rg_import *m)
 {
@@ -259,8 +283,7 @@ static rg_status import_all(rg_import *m)
         const char *type = model->nodes[i].type;
         m->images |= strcmp(type, "Conv") == 0 || strstr(type, "Pool") != NULL;
     }
-    for (size_t i = 0; i < model->node_count; i++)
-        RG_TRY(import_node(m, &model->nodes[i]));
+    RG_TRY(import_nodes(m));
     RG_CHECK(m->uncovered_count == 0, RG_UNSUPPORTED, "not covered: %s", m->uncovered);
     for (size_t i = 0; i < model->output_count && (i == 0 || m->for_images == NULL); i++)
         RG_TRY(add_output(m, &model->outputs[i]));

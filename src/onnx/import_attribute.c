@@ -106,7 +106,7 @@ static bool is_short(float number, int most, double *meant)
 
 static double meant_number(float number, int digits)
 {
-    enum { MOST_DIVISOR = 64, MOST_SQUARE = 4096 };
+    enum { MOST_DIVISOR = 64, MOST_SQUARE = 4096, MOST_FOURTH = 512 };
     const double x = fabs((double)number);
     double meant = x;
     if (!isfinite(number) || number == 0 || is_short(number, digits, &meant))
@@ -118,6 +118,11 @@ static double meant_number(float number, int digits)
     }
     for (int n = 2; n <= MOST_SQUARE; n++) {
         meant = x > 1 ? sqrt(n) : 1 / sqrt(n);
+        if ((float)meant == (float)x)
+            return copysign(meant, (double)number);
+    }
+    for (int n = 2; n <= MOST_FOURTH; n++) { /* of attention, which scales both of its factors */
+        meant = x > 1 ? sqrt(sqrt(n)) : 1 / sqrt(sqrt(n));
         if ((float)meant == (float)x)
             return copysign(meant, (double)number);
     }

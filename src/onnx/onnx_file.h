@@ -139,6 +139,10 @@ rg_status rg_proto_elements(const rg_onnx *model, const rg_proto_tensor *tensor,
 /* Whether a model that is kept without its weights has none for this tensor. */
 bool rg_proto_is_missing(const rg_onnx *model, const rg_proto_tensor *tensor);
 
+/* Whether a tensor adds nothing or minus a hundred and more to a matrix of scores: a constant of
+ * attention, as exporters fold it, and no parameter. */
+bool rg_proto_is_mask(const rg_onnx *model, const rg_proto_tensor *tensor);
+
 /* From the byte order of a file, the lowest byte first, to that of the machine, or back. */
 void rg_proto_byte_order(void *data, size_t bytes, size_t size);
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The head of a model: the product or convolution that its first output ends with. */
+/* The head of a model: the product or convolution that its first output ends with, and what that
+ * output is computed from. */
 #include "onnx/onnx_train.h"
+
+#include "graph/name_index.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +18,29 @@ const rg_proto_node *rg_onnx_maker(const rg_onnx *model, const char *name)
         }
     }
     return NULL;
+}
+
+rg_status rg_onnx_needed(const rg_onnx *model, rg_names *needed)
+{
+    static char here;
+    if (model->output_count > 0)
+        RG_TRY(rg_names_add(needed, model->outputs[0].name, &here));
+    for (size_t i = model->node_count; i-- > 0;) {
+        const rg_proto_node *node = &model->nodes[i];
+        for (size_t k = 0; k < node->input_count && rg_onnx_is_needed(node, needed); k++) {
+            if (node->inputs[k][0] != 0 && rg_names_find(needed, node->inputs[k]) == NULL)
+                RG_TRY(rg_names_add(needed, node->inputs[k], &here));
+        }
+    }
+    return RG_OK;
+}
+
+bool rg_onnx_is_needed(const rg_proto_node *node, const rg_names *needed)
+{
+    bool any = false;
+    for (size_t k = 0; k < node->output_count; k++)
+        any |= node->outputs[k][0] != 0 && rg_names_find(needed, node->outputs[k]) != NULL;
+    return any;
 }
 
 static bool has_name(const rg_onnx *model, const char *name)

@@ -91,7 +91,8 @@ static void write_input(rg_writer *writer, rg_message message, const rg_onnx_hea
 static rg_status write_initializer(rg_writer *writer, const rg_onnx *model,
                                    const rg_proto_tensor *tensor, const rg_names *needed)
 {
-    if (is_weight(tensor) && rg_names_find(needed, tensor->name) != NULL) {
+    if (is_weight(tensor) && rg_names_find(needed, tensor->name) != NULL &&
+        !rg_proto_is_mask(model, tensor)) {
         write_tensor(writer, tensor, tensor->name, NULL, 0);
         return RG_OK;
     }
@@ -171,7 +172,8 @@ static rg_status write_graph(rg_writer *writer, const rg_onnx *model, const rg_o
     for (size_t i = 0; i < model->node_count; i++) {
         const rg_proto_node *node = &model->nodes[i];
         const rg_proto_tensor *tensor = weight_of(node);
-        if (tensor != NULL && rg_names_find(needed, node->outputs[0]) != NULL)
+        if (tensor != NULL && rg_names_find(needed, node->outputs[0]) != NULL &&
+            !rg_proto_is_mask(model, tensor))
             write_tensor(writer, tensor, node->outputs[0], NULL, 0);
         else
             RG_TRY(write_node(writer, node));
@@ -198,26 +200,6 @@ static rg_status write_graph(rg_writer *writer, const rg_onnx *model, const rg_o
  * and deviation do where a checkpoint is exported. */
 enum { FREE_INITIALIZERS = 4 };
 
-/* Names that the first output is computed from: checkpoints have the values of its parameters, and
- * of no others. */
-static rg_status find_needed(const rg_onnx *model, rg_names *needed)
-{
-    static char here;
-    if (model->output_count > 0)
-        RG_TRY(rg_names_add(needed, model->outputs[0].name, &here));
-    for (size_t i = model->node_count; i-- > 0;) {
-        const rg_proto_node *node = &model->nodes[i];
-        bool any = false;
-        for (size_t k = 0; k < node->output_count; k++)
-            any |= node->outputs[k][0] != 0 && rg_names_find(needed, node->outputs[k]) != NULL;
-        for (size_t k = 0; k < node->input_count && any; k++) {
-            if (node->inputs[k][0] != 0 && rg_names_find(needed, node->inputs[k]) == NULL)
-                RG_TRY(rg_names_add(needed, node->inputs[k], &here));
-        }
-    }
-    return RG_OK;
-}
-
 /* ModelProto: ir_version 1, graph 7, opset_import 8. */
 rg_status rg_onnx_strip(const rg_onnx *model, int64_t classes, rg_writer *writer)
 {
@@ -238,7 +220,7 @@ rg_status rg_onnx_strip(const rg_onnx *model, int64_t classes, rg_writer *writer
     }
     RG_TRY(failed);
     const size_t begin = rg_write_begin(writer);
-    rg_status status = find_needed(model, &needed);
+    rg_status status = rg_onnx_needed(model, &needed);
     if (status == RG_OK)
         status = write_graph(writer, model, &head, classes, &needed);
     rg_names_clear(&needed);
