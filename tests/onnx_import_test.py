@@ -206,6 +206,39 @@ def test_two_trained_factors(folder):
     close(read_npy(folder / "db.npy")[1], [2 * total])
 
 
+def test_casts_of_values(folder):
+    """Pixels of 8 bits, a part in another type, and indices as 32 bits."""
+    data = model([node("Cast", ["x"], ["f"], to=1), node("Div", ["f", "k"], ["y"])], [port("x", ["N", 2], 2)], [port("y", [])],
+                 [tensor("k", [], [255.0])])
+    (folder / "model.onnx").write_bytes(data)
+    write_npy(folder / "x.npy", [1, 2], [51, 255], "B")
+    succeed(folder / "model.onnx", f"x={folder}/x.npy", "-o", f"y={folder}/y.npy")
+    close(read_npy(folder / "y.npy")[1], [0.2, 1.0])
+    mixed = model([node("Cast", ["x"], ["h"], to=HALF), node("Mul", ["h", "w"], ["g"]), node("Cast", ["g"], ["f"], to=1),
+                   node("Add", ["f", "k"], ["y"])], [port("x", [1, 2])], [port("y", [])],
+                  [of_type("w", [2], [0.5, 2.0], HALF), tensor("k", [2], [1.0, 3.0])])
+    close(output_of(folder, mixed, [1, 2])[1], [PIXELS[0] / 2 + 1, PIXELS[1] * 2 + 3])
+    largest = model([node("ArgMax", ["x"], ["a"], axis=1, keepdims=0), node("Cast", ["a"], ["y"], to=6)], [port("x", [1, 5])],
+                    [port("y", [1], 6)])
+    assert output_of(folder, largest, [1, 5])[1] == (PIXELS.index(max(PIXELS[:5])),)
+
+
+def test_images_of_bytes(folder):
+    """A network that divides its pixels itself trains as one that takes them from 0 to 1, without a normalization."""
+    write_images(folder / "data")
+    rest = [node("Flatten", ["f"], ["g"]), node("Gemm", ["g", "w"], ["y"], transB=1)]
+    weights = tensor("w", [3, 64], [v / 8 for v in PIXELS[:192]])
+    bytes_in = model([node("Cast", ["x"], ["c"], to=1), node("Div", ["c", "k"], ["f"]), *rest], [port("x", ["N", 1, 8, 8], 2)],
+                     [port("y", ["N", 3])], [tensor("k", [], [255.0]), weights])
+    plain = model([node("Identity", ["x"], ["f"]), *rest], [port("x", ["N", 1, 8, 8])], [port("y", ["N", 3])], [weights])
+    options = ["--normalize", "none"]
+    close(losses(folder, bytes_in, *options, name="bytes"), losses(folder, plain, *options, name="plain"), 1e-9)
+    done = run_any("export", folder / "bytes", "-o", folder / "out.onnx")
+    assert done.returncode == 0, done.stderr
+    write_npy(folder / "x.npy", [1, 1, 8, 8], [(i * 5) % 256 for i in range(64)], "B")
+    succeed(folder / "out.onnx", f"x={folder}/x.npy", "-o", f"y={folder}/y.npy")
+
+
 # ---- a batch that the file fixes ----
 
 def test_fixed_batch(folder):

@@ -10,7 +10,7 @@ PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 
 
 def write_npy(path, dims, values, code="f"):
-    descr = {"f": "<f4", "d": "<f8", "q": "<i8", "i": "<i4"}[code]
+    descr = {"f": "<f4", "d": "<f8", "q": "<i8", "i": "<i4", "B": "|u1"}[code]
     shape = "(" + "".join(f"{dim}," for dim in dims) + ")"
     header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
     header += " " * (-(len(header) + 11) % 64) + "\n"
@@ -22,7 +22,7 @@ def read_npy(path):
     data = path.read_bytes()
     length = struct.unpack("<H", data[8:10])[0]
     header = eval(data[10:10 + length])  # written by the program
-    code = {"<f4": "f", "<f8": "d", "<i8": "q"}[header["descr"]]
+    code = {"<f4": "f", "<f8": "d", "<i8": "q", "<i4": "i"}[header["descr"]]
     body = data[10 + length:]
     return header["shape"], struct.unpack(f"<{len(body) // struct.calcsize(code)}{code}", body)
 

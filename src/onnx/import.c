@@ -59,8 +59,8 @@ static rg_status add_input(rg_import *m, size_t index)
     return RG_OK;
 }
 
-/* Whether a tensor of one element is a factor or a bound rather than a parameter: by its name, which
- * exporters made for a number of the code, and in networks for images without dimensions. */
+/* Whether a tensor of one element is a factor or a bound rather than a parameter: by its name,
+ * which exporters made for a number of the code, and in networks for images without dimensions. */
 static bool is_constant(const rg_import *m, const rg_proto_tensor *tensor)
 {
     const char *name = tensor->name;
@@ -317,8 +317,10 @@ static rg_status keep_options(rg_import *m)
     return RG_OK;
 }
 
-rg_status rg_onnx_import(const rg_onnx *model, const rg_onnx_options *options,
-                         const struct rg_onnx_images *images, rg_onnx_network **network)
+/* *mixed: the type to compute in, where values of several types are why it failed. */
+static rg_status import_once(const rg_onnx *model, const rg_onnx_options *options,
+                             const struct rg_onnx_images *images, int32_t *mixed,
+                             rg_onnx_network **network)
 {
     rg_import m = { .model = model, .options = *options, .for_images = images };
     void *made;
@@ -335,6 +337,7 @@ rg_status rg_onnx_import(const rg_onnx *model, const rg_onnx_options *options,
         status = import_all(&m);
     rg_names_clear(&m.names);
     rg_release(allocator, m.uncovered, m.uncovered_capacity);
+    *mixed = m.mixed;
     if (status != RG_OK) {
         rg_error_prefix("%s: ", model->name);
         rg_onnx_network_destroy(m.network);
@@ -342,6 +345,20 @@ rg_status rg_onnx_import(const rg_onnx *model, const rg_onnx_options *options,
     }
     *network = m.network;
     return RG_OK;
+}
+
+/* A model of several types of floating-point numbers is computed in the widest one. */
+rg_status rg_onnx_import(const rg_onnx *model, const rg_onnx_options *options,
+                         const struct rg_onnx_images *images, rg_onnx_network **network)
+{
+    rg_onnx_options wide = *options;
+    int32_t mixed = 0;
+    const rg_status status = import_once(model, options, images, &mixed, network);
+    if (status != RG_UNSUPPORTED || mixed == 0 || options->has_dtype)
+        return status;
+    wide.has_dtype = true;
+    wide.dtype = mixed == RG_ONNX_DOUBLE ? RG_F64 : RG_F32;
+    return import_once(model, &wide, images, &mixed, network);
 }
 
 rg_status rg_onnx_network_create(const rg_onnx *model, const rg_onnx_options *options,

@@ -66,6 +66,7 @@ typedef struct rg_known {
     rg_tensor_desc shape[RG_PROBES]; /* dimensions in the order of the file */
     bool trained;                    /* of constants: gradients are meant for it */
     bool wide;                       /* f32 where other values have 16 bits */
+    bool is_bytes;                   /* an input of pixels from 0 to 255 */
     const rg_proto_tensor *tensor;
     const rg_array *array[RG_PROBES];
     bool has_flow;
@@ -100,6 +101,7 @@ typedef struct rg_import {
     const struct rg_onnx_images *for_images; /* or NULL; see onnx_train.h */
     rg_value *step;                          /* of dropout, or NULL */
     rg_flow batch_zeros; /* (n), where an operator needed them; value NULL: not yet */
+    int32_t mixed;       /* the widest type that values are converted to or from; 0: none */
     int64_t file_batch;  /* that the file fixes where the import leaves it open; 0: none */
     struct {
         int64_t length, outside;

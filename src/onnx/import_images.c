@@ -87,6 +87,8 @@ rg_status rg_import_image_source(rg_import *m, rg_known *known, rg_dtype dtype)
     rg_onnx_own_name(m->model, "images", name);
     flow->value = rg_graph_source(m->graph, name);
     RG_TRY(rg_graph_status(m->graph));
+    if (known->is_bytes)
+        RG_TRY(rg_flow_neuron(m, flow, RG_NEURON_LINEAR, (const double[]){ 255, 0 }, 2));
     if (rg_onnx_has_channels_last(m->model, images->channels))
         return RG_OK;
     memcpy(flow->order, last, sizeof last);

@@ -31,6 +31,27 @@ static rg_status cast_constant(rg_import *m, const rg_proto_node *node, const rg
                                   known->array[0] == known->array[1] ? y[0] : y[1]);
 }
 
+static bool is_float(int64_t type)
+{
+    return type > 0 && type <= RG_ONNX_BFLOAT16 && !rg_type_is_integer((int32_t)type);
+}
+
+/* Integers that every type of floating-point numbers of 32 bits holds. */
+static bool is_number(int32_t type)
+{
+    return type == RG_ONNX_UINT8 || type == RG_ONNX_INT8 || type == RG_ONNX_INT32 ||
+           type == RG_ONNX_INT64;
+}
+
+/* An input of integers that the network reads as floating-point numbers: pixels, as a rule. */
+static void become_float(rg_known *known, int32_t to)
+{
+    known->is_bytes = known->type == RG_ONNX_UINT8;
+    known->type = to;
+    for (int32_t p = 0; p < RG_PROBES; p++)
+        rg_onnx_type_dtype(to, &known->shape[p].dtype);
+}
+
 rg_status rg_convert_cast(rg_import *m, const rg_proto_node *node)
 {
     int64_t to = RG_ONNX_UNDEFINED;
@@ -47,10 +68,20 @@ rg_status rg_convert_cast(rg_import *m, const rg_proto_node *node)
         (to == rg_onnx_type_of(known->flow.shape[0].dtype) ||
          (m->options.has_dtype && !rg_type_is_integer((int32_t)to))))
         return rg_import_define(m, node, 0, &known->flow); /* 1 or 0 as it is */
-    const bool one = m->options.has_dtype && !rg_type_is_integer(known->type) && to > 0 &&
-                     to <= RG_ONNX_BFLOAT16 && !rg_type_is_integer((int32_t)to);
-    RG_CHECK(to == known->type || one, RG_UNSUPPORTED, "a conversion from %s to %s is not covered",
-             rg_onnx_type_name(known->type),
+    const bool floats = !rg_type_is_integer(known->type) && is_float(to);
+    const bool one = floats && m->options.has_dtype;
+    const bool integers = known->has_flow && rg_type_is_integer(known->type) &&
+                          known->type != RG_ONNX_BOOL &&
+                          (to == RG_ONNX_INT32 || to == RG_ONNX_INT64);
+    if (floats && !one && to != known->type) { /* which the import tries once more in one dtype */
+        const bool wide = to == RG_ONNX_DOUBLE || known->type == RG_ONNX_DOUBLE;
+        m->mixed = wide || m->mixed == RG_ONNX_DOUBLE ? RG_ONNX_DOUBLE : RG_ONNX_FLOAT;
+    }
+    if (known->kind == RG_KNOWN_SOURCE && !known->has_flow && is_number(known->type) &&
+        is_float(to))
+        become_float(known, (int32_t)to);
+    RG_CHECK(to == known->type || one || integers, RG_UNSUPPORTED,
+             "a conversion from %s to %s is not covered", rg_onnx_type_name(known->type),
              rg_onnx_type_name(to >= 0 && to < 64 ? (int32_t)to : -1));
     return rg_import_define_same(m, node, 0, known);
 }

@@ -296,6 +296,11 @@ static rg_status write_normalization(rewrite *r)
     char mean[NAME], deviation[NAME];
     if (r->desc == NULL || r->desc->channels == 0)
         return RG_OK;
+    bool plain = rg_type_is_integer(model->inputs[0].type); /* bytes as they are */
+    for (int32_t i = 0; i < r->desc->channels; i++)
+        plain &= r->desc->mean[i] == 0 && r->desc->deviation[i] == 1;
+    if (plain)
+        return RG_OK;
     RG_CHECK(model->input_count == 1, RG_UNSUPPORTED, "the model has %zu inputs",
              model->input_count);
     make_name(model, "mean", mean);
