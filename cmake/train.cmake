@@ -37,7 +37,7 @@ add_library(rg_train_objects OBJECT
     src/train/model.c src/train/layer_rules.c src/train/network.c src/train/network_desc.c src/train/scores.c src/train/stepper.c
     src/train/stepper_graph.c src/train/stepper_slot.c src/train/stepper_micro.c
     src/train/stepper_group.c src/train/stepper_time.c src/train/stepper_sync.c src/train/network_norm.c
-    src/train/network_onnx.c src/train/model_onnx.c src/train/base64.c src/train/patterns.c src/train/weights.c src/train/session.c src/train/session_state.c
+    src/train/network_onnx.c src/train/model_onnx.c src/train/base64.c src/train/patterns.c src/train/weights.c src/train/session.c src/train/session_state.c src/train/session_named.c
     src/train/run_state.c src/train/run_tensors.c src/train/trainer_desc.c src/train/trainer.c
     src/train/trainer_set.c src/train/trainer_save.c src/train/trainer_use.c src/train/trainer_history.c src/train/trainer_group.c
     src/train/trainer_report.c src/train/predict_file.c src/train/checkpoint.c

@@ -7,6 +7,7 @@
 #include <retrograde/session.h>
 
 #include <math.h>
+#include <string.h>
 
 enum { BATCH = 6, SIZE = 4, CLASSES = 3, MOST = 512 };
 
@@ -212,6 +213,68 @@ static void test_bad_calls(void)
     rg_session_destroy(NULL);
 }
 
+/* One parameter by its name changes the others in no way; files keep the caller's texts. */
+static void test_names(void)
+{
+    rg_session *session = session_of(text, RG_OPTIMIZER_SGD, 0.5, NULL), *other;
+    const int32_t count = rg_session_parameter_count(session);
+    double before[MOST], after[MOST], values[MOST];
+    int64_t numbers = 0;
+    const int64_t all = read_all(session, before);
+    EXPECT(count == 4 && rg_session_parameter_count(NULL) == 0);
+    for (int32_t i = 0; i < count; i++) {
+        const char *name = NULL;
+        rg_tensor_desc desc;
+        bool trained = false;
+        rg_tensor *tensor = NULL;
+        EXPECT_OK(rg_session_parameter_at(session, i, &name, &desc, &trained));
+        EXPECT(trained && desc.dtype == RG_F64);
+        EXPECT_OK(rg_tensor_create(device, &desc, &tensor));
+        EXPECT_OK(rg_session_read_parameter(session, name, tensor));
+        int64_t own = 1;
+        for (int32_t d = 0; d < desc.rank; d++)
+            own *= desc.dims[d];
+        EXPECT_OK(rg_tensor_read(tensor, values, (size_t)own * sizeof values[0], RG_LAYOUT_SAME));
+        for (int64_t k = 0; k < own; k++) {
+            EXPECT(values[k] == before[numbers + k]);
+            values[k] += 1;
+        }
+        EXPECT_OK(rg_tensor_write(tensor, values, (size_t)own * sizeof values[0], RG_LAYOUT_SAME));
+        if (i == 1)
+            EXPECT_OK(rg_session_write_parameter(session, name, tensor));
+        read_all(session, after);
+        for (int64_t k = 0; k < all; k++)
+            EXPECT(i == 1 && k >= numbers && k < numbers + own ? after[k] == before[k] + 1 : true);
+        if (i == 1)
+            memcpy(before + numbers, values, (size_t)own * sizeof values[0]);
+        numbers += own;
+        EXPECT_FAILS(rg_session_read_parameter(session, "none", tensor), RG_INVALID_ARGUMENT,
+                     "no parameter 'none'");
+        EXPECT_FAILS(rg_session_read_parameter(session, name, images), RG_INVALID_ARGUMENT,
+                     "dimensions of the file");
+        rg_tensor_destroy(tensor);
+    }
+    EXPECT(numbers == all && memcmp(before, after, (size_t)all * sizeof before[0]) == 0);
+    EXPECT_FAILS(rg_session_parameter_at(session, count, NULL, NULL, NULL), RG_INVALID_ARGUMENT,
+                 "no parameter 4");
+    EXPECT_OK(rg_session_set_property(session, "epoch", "3"));
+    EXPECT_OK(rg_session_set_property(session, "classes", "a \"b\"\n"));
+    EXPECT_OK(rg_session_set_property(session, "epoch", "4"));
+    EXPECT(strcmp(rg_session_property_text(session, "epoch"), "4") == 0);
+    EXPECT(rg_session_property_text(session, "none") == NULL);
+    EXPECT_FAILS(rg_session_set_property(session, "", "x"), RG_INVALID_ARGUMENT, "empty");
+    EXPECT_OK(rg_session_save(session, scratch("named")));
+    other = session_of(text, RG_OPTIMIZER_SGD, 0.5, NULL);
+    EXPECT_OK(rg_session_set_property(other, "old", "x"));
+    EXPECT_OK(rg_session_load(other, scratch("named")));
+    scratch_remove("named");
+    EXPECT(strcmp(rg_session_property_text(other, "epoch"), "4") == 0);
+    EXPECT(strcmp(rg_session_property_text(other, "classes"), "a \"b\"\n") == 0);
+    EXPECT(rg_session_property_text(other, "old") == NULL);
+    rg_session_destroy(session);
+    rg_session_destroy(other);
+}
+
 int main(void)
 {
     scratch_begin();
@@ -222,6 +285,7 @@ int main(void)
     test_rates();
     test_files();
     test_bad_calls();
+    test_names();
     rg_tensor_destroy(images);
     rg_tensor_destroy(labels);
     rg_device_destroy(device);

@@ -86,9 +86,31 @@ RG_API rg_status rg_session_read_parameters(rg_session *session, bool trained, v
 RG_API rg_status rg_session_write_parameters(rg_session *session, bool trained, const void *buffer,
                                              int64_t count);
 
-/** Writes all parameters, gradients, moments and counters to a safetensors file, whole or not at
- *  all, and reads them into a session of the same model and descriptor: it continues with the same
- *  bits. RG_MALFORMED if the file is of another one; what the session held before is lost then. */
+/** How many parameters the network has, running statistics among them; 0 for NULL. */
+RG_API int32_t rg_session_parameter_count(const rg_session *session);
+
+/** What one of them is: its name, which the session owns, dtype and dimensions in the order of the
+ *  file, whether it is trained. The last three may be NULL. */
+RG_API rg_status rg_session_parameter_at(const rg_session *session, int32_t index,
+                                         const char **name, rg_tensor_desc *desc, bool *trained);
+
+/** Copies a parameter to a tensor of the caller, or back; dtype and dimensions are those of
+ *  rg_session_parameter_at(). */
+RG_API rg_status rg_session_read_parameter(rg_session *session, const char *name,
+                                           rg_tensor *tensor);
+RG_API rg_status rg_session_write_parameter(rg_session *session, const char *name,
+                                            rg_tensor *tensor);
+
+/** Keeps a text of the caller under a name, in UTF-8: the epoch, or a list of classes. Both are
+ *  copied, and the files of rg_session_save() have them. */
+RG_API rg_status rg_session_set_property(rg_session *session, const char *name, const char *text);
+/** The text, valid until it is set again; NULL if there is none. */
+RG_API const char *rg_session_property_text(const rg_session *session, const char *name);
+
+/** Writes all parameters, gradients, moments, counters and properties to a safetensors file, whole
+ * or not at all, and reads them into a session of the same model and descriptor: it continues with
+ * the same bits. RG_MALFORMED if the file is of another one; what the session held before is lost
+ * then. */
 RG_API rg_status rg_session_save(rg_session *session, const char *path);
 RG_API rg_status rg_session_load(rg_session *session, const char *path);
 

@@ -195,6 +195,7 @@ void rg_session_destroy(rg_session *s)
     rg_model_destroy(s->model);
     rg_device_destroy(s->device);
     free(s->freeze);
+    rg_session_clear_properties(s);
     rg_release(allocator, s, sizeof *s);
 }
 

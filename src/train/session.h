@@ -6,9 +6,15 @@
 
 #include "train/stepper.h"
 
+#include <retrograde/safetensors.h>
 #include <retrograde/session.h>
 
 #include <stdlib.h>
+
+/* A text of the caller; its key in a file begins with "property ". */
+typedef struct rg_session_property {
+    char *key, *text;
+} rg_session_property;
 
 struct rg_session {
     rg_session_desc desc;
@@ -23,9 +29,15 @@ struct rg_session {
     int64_t batches, steps;
     double rate;
     int64_t warmup, total, scheduled; /* of the linear schedule; total 0: none */
+    rg_session_property *properties;
+    size_t property_count, property_capacity;
 };
 
 /* Copies a tensor to another of the same dtype and as many elements. */
 rg_status rg_session_copy(rg_tensor *from, rg_tensor *to);
+
+void rg_session_clear_properties(rg_session *s);
+/* Those of a file take the place of all. */
+rg_status rg_session_read_properties(rg_session *s, const rg_safetensors *file);
 
 #endif

@@ -172,9 +172,19 @@ rg_status rg_session_save(rg_session *session, const char *path)
     snprintf(state, sizeof state, "%lld %lld %d %lld %lld %lld %a", (long long)session->batches,
              (long long)session->steps, session->fresh, (long long)session->warmup,
              (long long)session->total, (long long)session->scheduled, session->rate);
-    const rg_safetensors_text texts[] = { { "format", format }, { "state", state } };
+    rg_safetensors_text *texts = NULL;
+    const size_t text_count = 2 + session->property_count;
     if (status == RG_OK)
-        status = rg_safetensors_write(path, entries, count, texts, 2);
+        status = rg_allocate_array(text_count, sizeof *texts, &texts);
+    if (status == RG_OK) {
+        texts[0] = (rg_safetensors_text){ "format", format };
+        texts[1] = (rg_safetensors_text){ "state", state };
+        for (size_t i = 0; i < session->property_count; i++)
+            texts[2 + i] =
+                (rg_safetensors_text){ session->properties[i].key, session->properties[i].text };
+        status = rg_safetensors_write(path, entries, count, texts, text_count);
+    }
+    rg_release(allocator, texts, text_count * sizeof *texts);
     rg_release(allocator, entries, (size_t)all * sizeof *entries);
     return status;
 }
@@ -208,6 +218,7 @@ static rg_status read_file(rg_session *s, const rg_safetensors *file)
 {
     const int32_t all = rg_plan_parameters(s->starting) + rg_plan_parameters(s->update);
     RG_TRY(read_state(s, file));
+    RG_TRY(rg_session_read_properties(s, file));
     for (int32_t i = 0; i < all; i++) {
         const char *name;
         rg_tensor *tensor = NULL;
