@@ -195,3 +195,31 @@ def samples():
                           node("Flatten", ["e"], ["y"])], x, y,
                          [tensor("w", [3, 2, 2, 2], [0.5] * 24), tensor("s", [4], [1.0, 1.0, 2.0, 2.0])], opset=9),
     }
+
+
+def image_samples():
+    """Networks for images by name: seeds of the fuzz target for what training reads."""
+    norm = lambda x, y: node("BatchNormalization", [x, "ones", "zeros", "zeros", "alias"], [y], spatial=1)
+    token = [i / 8 for i in range(8)]
+    return {
+        "classifier": classifier(), "fixed": classifier(batch=1, end="LogSoftmax"), "mode": classifier(mode=True),
+        "merged": model([node("Conv", ["x", "w"], ["c"]), node("Identity", ["ones"], ["alias"]), norm("c", "a"), norm("a", "b"),
+                         node("Upsample", ["b", "s"], ["u"]), node("GlobalAveragePool", ["u"], ["p"]), node("Flatten", ["p"], ["y"])],
+                        [port("x", ["N", 1, 8, 8])], [port("y", ["N", 2])],
+                        [tensor("w", [2, 1, 3, 3], [0.5] * 18), tensor("ones", [2], [1.0] * 2), tensor("zeros", [2], [0.0] * 2),
+                         tensor("s", [4], [1.0, 1.0, 2.0, 2.0])], opset=8),
+        "tokens": model([node("Reshape", ["x", "t"], ["a"]), node("Concat", ["k", "a"], ["b"], axis=1),
+                         node("Transpose", ["b"], ["c"], perm=[1, 0, 2]), node("Reshape", ["c", "r"], ["d"]),
+                         node("Reshape", ["d", "u"], ["e"]), node("Transpose", ["e"], ["f"], perm=[1, 0, 2]),
+                         node("ReduceMean", ["f"], ["g"], axes=[1], keepdims=0), node("Gemm", ["g", "w"], ["z"]),
+                         node("Sigmoid", ["z"], ["y"]), node("Unique", ["z"], ["v"])],
+                        [port("x", [1, 1, 8, 8])], [port("y", [1, 3]), port("v", ["K"])],
+                        [tensor("t", [3], [1, 8, 8], INT64), tensor("r", [2], [9, -1], INT64), tensor("u", [3], [9, 1, 8], INT64),
+                         tensor("k", [1, 1, 8], token), tensor("w", [8, 3], token * 3)]),
+        "last": model([node("Cast", ["x"], ["f"], to=1), node("Transpose", ["f"], ["t"], perm=[0, 3, 1, 2]), node("Conv", ["t", "w"], ["c"]),
+                       node("Shape", ["f"], ["s"]), node("Slice", ["s", "i", "j"], ["n"]), node("Concat", ["n", "o"], ["z"], axis=0),
+                       node("Resize", ["c", "", "", "z"], ["r"]), node("Transpose", ["r"], ["y"], perm=[0, 2, 3, 1])],
+                      [port("x", ["N", "h", "w", 1], 2)], [port("y", ["N", 8, 8, 2])],
+                      [tensor("w", [2, 1, 3, 3], [0.5] * 18), tensor("i", [1], [0], INT64), tensor("j", [1], [1], INT64),
+                       tensor("o", [3], [2, 8, 8], INT64)]),
+    }

@@ -11,7 +11,7 @@
  *      rg_onnx_network_view(network, "x", x, &source);      x as the file says: (n, c, h, w)
  *      rg_plan_encode(plan, commands, &source);
  *
- *  Operator sets 7 to 28 are read; docs/onnx.md lists the operators. Inputs, outputs and
+ *  Operator sets 7 to 30 are read; docs/onnx.md lists the operators. Inputs, outputs and
  *  initializers keep their names. Images run with channels last: a value of the graph may have the
  *  dimensions of the file in another order, which rg_onnx_network_view() changes without a copy.
  *

@@ -76,6 +76,41 @@ static void write_again(const rg_onnx_network *network, uint32_t word)
     read_again(&writer, FUZZ_TRY(rg_graph_export(network->graph, source, &desc, &writer)));
 }
 
+/* The model without its weights can be read, and becomes a network for images of the size that the
+ * file says, as the model itself does; neither need succeed. */
+static void make_for_images(const rg_onnx *model, uint8_t choice, uint8_t size, uint32_t word)
+{
+    rg_onnx_images images = { .height = 1 + size % 9,
+                              .width = 1 + size / 9 % 9,
+                              .channels = (size & 128) != 0 ? 3 : 1,
+                              .without_softmax = (word & 1) != 0,
+                              .without_sigmoid = (word & 2) != 0 };
+    rg_onnx_options options = rg_onnx_options_default();
+    rg_onnx *stripped = NULL;
+    rg_writer writer = { 0 };
+    rg_onnx_port_info info;
+    options.training = (choice & 2) != 0;
+    options.has_dtype = (choice & 4) != 0;
+    options.dtype = (rg_dtype)(choice >> 3 & 3);
+    if (rg_onnx_inputs(model) == 1 && rg_onnx_input(model, 0, &info) == RG_OK && info.rank == 4) {
+        images.channels = info.dims[1] > 0 ? info.dims[1] : images.channels;
+        images.height = info.dims[2] > 0 ? info.dims[2] : images.height;
+        images.width = info.dims[3] > 0 ? info.dims[3] : images.width;
+    }
+    if (FUZZ_TRY(rg_onnx_strip(model, word >> 2 & 3, &writer)))
+        FUZZ_CHECK(rg_onnx_parse_stripped("stripped.onnx", writer.data, writer.size, &stripped) ==
+                   RG_OK);
+    for (int i = 0; i < 2; i++) {
+        const rg_onnx *one = i == 0 ? model : stripped;
+        rg_onnx_network *network = NULL;
+        if (one != NULL)
+            (void)FUZZ_TRY(rg_onnx_network_for_images(one, &options, &images, &network));
+        rg_onnx_network_destroy(network);
+    }
+    rg_onnx_close(stripped);
+    rg_writer_release(&writer);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     fuzz_input input = { data, size };
@@ -91,6 +126,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rg_tensor_desc *shapes = calloc((size_t)count + 1, sizeof *shapes);
     rg_onnx_options options = rg_onnx_options_default();
     FUZZ_CHECK(shapes != NULL);
+    make_for_images(model, choice, length, word);
     fill_shapes(model, shapes, count, length);
     options.inputs = (choice & 1) != 0 ? shapes : NULL;
     options.training = (choice & 2) != 0;

@@ -416,6 +416,8 @@ def onnx_seeds():
     for name, data in onnx_made.samples().items():
         for choice in (0, 3):
             put("onnx", f"{name}{choice}", bytes([choice, 1, 0, 0]) + data)
+    for name, data in onnx_made.image_samples().items():
+        put("onnx", f"images-{name}", bytes([2, 8, 0, 0]) + data)
     dictionary("onnx", ["ConstantOfShape", "Range", "ReduceSum", "ScatterND", "Trilu", "NonZero", "Tile", "Expand", "SpaceToDepth", "LpPool",
                         "Conv", "Relu", "Reshape", "Concat", "Slice", "Gather", "axes", "perm", "pads", "to"])
 
