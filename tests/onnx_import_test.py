@@ -403,6 +403,33 @@ def test_masks_are_constants(folder):
     assert done.returncode == 0 and struct.pack("<256f", *mask) in (folder / "out.onnx").read_bytes(), done.stderr
 
 
+def test_scattered_masks(folder):
+    """Regions that ScatterND writes into a map, as shifted windows are told apart, are folded, also from a checkpoint."""
+    write_images(folder / "data", size=12)
+    rows = [4, 5, 6, 7]
+    data = model([node("ConstantOfShape", ["shape"], ["m0"]), node("ScatterND", ["m0", "i", "regions"], ["m1"]),
+                  node("ScatterND", ["m1", "j", "others"], ["m2"]), node("Reshape", ["m2", "image"], ["m3"]), node("Mul", ["x", "m3"], ["a"]),
+                  node("Flatten", ["a"], ["f"]), node("Gemm", ["f", "w"], ["y"], transB=1)],
+                 [port("x", ["N", 1, 12, 12])], [port("y", ["N", 3])],
+                 [tensor("shape", [2], [12, 12], INT64), tensor("i", [8, 1], [k + 2 for k in range(8)], INT64),
+                  tensor("regions", [8, 12], [1.0] * 96), tensor("j", [4, 1], rows, INT64), tensor("others", [4, 12], [2.0] * 48),
+                  tensor("image", [4], [1, 1, 12, 12], INT64), tensor("w", [3, 144], [v / 8 for v in PIXELS[:432]])])
+    values = PIXELS[:144]
+    got = output_of(folder, data, [1, 1, 12, 12])[1]
+    scale = lambda r: 2 if r in rows else 1 if 2 <= r < 10 else 0
+    close(got, [sum(PIXELS[o * 144 + k] / 8 * values[k] * scale(k // 12) for k in range(144)) for o in range(3)], 1e-5)
+    losses(folder, data)
+    write_npy(folder / "image.npy", [12, 12, 1], values)
+    done = run_any("export", folder / "run", "-o", folder / "out.onnx")
+    assert done.returncode == 0 and struct.pack("<96f", *[1.0] * 96) in (folder / "out.onnx").read_bytes(), done.stderr
+    done = run_any("predict", folder / "run", folder / "image.npy", "--json", "--top", 3)
+    assert done.returncode == 0, done.stderr
+    succeed(folder / "out.onnx", f"x={folder}/x.npy", "-o", f"y={folder}/y.npy")
+    logits = read_npy(folder / "y.npy")[1]
+    shares = sorted(2.718281828459045 ** (v - max(logits)) for v in logits)
+    close(sorted(entry["probability"] for entry in json.loads(done.stdout)["classes"]), [v / sum(shares) for v in shares], 1e-5)
+
+
 # ---- what images and outputs are ----
 
 def test_numbers_are_constants(folder):

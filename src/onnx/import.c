@@ -78,8 +78,8 @@ static rg_status add_initializer(rg_import *m, const rg_proto_tensor *tensor)
     known->kind = RG_KNOWN_TENSOR;
     known->type = tensor->type;
     known->tensor = tensor;
-    known->trained = !rg_type_is_integer(tensor->type) && !is_constant(m, tensor) &&
-                     !rg_proto_is_mask(m->model, tensor);
+    known->trained =
+        !rg_type_is_integer(tensor->type) && !tensor->constant && !is_constant(m, tensor);
     known->shape[0] = known->shape[1] = rg_tensor_desc_dense(dtype, tensor->rank, tensor->dims);
     return RG_OK;
 }

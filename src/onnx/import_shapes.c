@@ -120,8 +120,8 @@ rg_status rg_convert_constant(rg_import *m, const rg_proto_node *node)
         known->kind = RG_KNOWN_TENSOR;
         known->tensor = a->tensor;
         known->type = a->tensor->type;
-        known->trained = !rg_type_is_integer(known->type) && a->tensor->count > 1 &&
-                         !rg_proto_is_mask(m->model, a->tensor);
+        known->trained =
+            !rg_type_is_integer(known->type) && a->tensor->count > 1 && !a->tensor->constant;
         known->shape[0] = known->shape[1] =
             rg_tensor_desc_dense(dtype, a->tensor->rank, a->tensor->dims);
         return RG_OK;

@@ -58,8 +58,8 @@ typedef struct rg_proto_tensor {
     bool external;
     const char *location; /* external: the file, the first byte, and how many (-1: to its end) */
     int64_t offset, length;
-    const char
-        *source; /* the tensor of the file that this one, which the file lacks, was made of */
+    bool constant;      /* no parameter: see onnx_parameters.c */
+    const char *source; /* of a tensor that the file lacks: the one that it was made of */
 } rg_proto_tensor;
 
 /* AttributeProto.AttributeType */
@@ -138,10 +138,6 @@ rg_status rg_proto_elements(const rg_onnx *model, const rg_proto_tensor *tensor,
 
 /* Whether a model that is kept without its weights has none for this tensor. */
 bool rg_proto_is_missing(const rg_onnx *model, const rg_proto_tensor *tensor);
-
-/* Whether a tensor adds nothing or minus a hundred and more to a matrix of scores: a constant of
- * attention, as exporters fold it, and no parameter. */
-bool rg_proto_is_mask(const rg_onnx *model, const rg_proto_tensor *tensor);
 
 /* From the byte order of a file, the lowest byte first, to that of the machine, or back. */
 void rg_proto_byte_order(void *data, size_t bytes, size_t size);

@@ -52,7 +52,7 @@ static rg_status read_model(rg_onnx *model)
     if (status == RG_OK)
         status = drop_initializers(model);
     if (status == RG_OK)
-        status = rg_onnx_own_statistics(model);
+        status = rg_onnx_settle_tensors(model);
     if (status != RG_OK)
         rg_error_prefix("%s: ", model->name);
     return status;

@@ -91,8 +91,7 @@ static void write_input(rg_writer *writer, rg_message message, const rg_onnx_hea
 static rg_status write_initializer(rg_writer *writer, const rg_onnx *model,
                                    const rg_proto_tensor *tensor, const rg_names *needed)
 {
-    if (is_weight(tensor) && rg_names_find(needed, tensor->name) != NULL &&
-        !rg_proto_is_mask(model, tensor)) {
+    if (is_weight(tensor) && rg_names_find(needed, tensor->name) != NULL && !tensor->constant) {
         write_tensor(writer, tensor, tensor->name, NULL, 0);
         return RG_OK;
     }
@@ -172,8 +171,7 @@ static rg_status write_graph(rg_writer *writer, const rg_onnx *model, const rg_o
     for (size_t i = 0; i < model->node_count; i++) {
         const rg_proto_node *node = &model->nodes[i];
         const rg_proto_tensor *tensor = weight_of(node);
-        if (tensor != NULL && rg_names_find(needed, node->outputs[0]) != NULL &&
-            !rg_proto_is_mask(model, tensor))
+        if (tensor != NULL && rg_names_find(needed, node->outputs[0]) != NULL && !tensor->constant)
             write_tensor(writer, tensor, node->outputs[0], NULL, 0);
         else
             RG_TRY(write_node(writer, node));

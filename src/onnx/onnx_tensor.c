@@ -327,22 +327,3 @@ rg_status rg_proto_elements(const rg_onnx *model, const rg_proto_tensor *tensor,
     }
     return status;
 }
-
-bool rg_proto_is_mask(const rg_onnx *model, const rg_proto_tensor *tensor)
-{
-    const int32_t r = tensor->rank;
-    void *data;
-    size_t bytes;
-    bool some = false, none = false, mask = true;
-    if (r < 2 || tensor->dims[r - 1] != tensor->dims[r - 2] || tensor->type != RG_ONNX_FLOAT ||
-        rg_proto_elements(model, tensor, &data, &bytes) != RG_OK)
-        return false;
-    for (int64_t i = 0; i < tensor->count && mask; i++) {
-        const float x = ((const float *)data)[i];
-        some |= x == 0;
-        none |= x <= -100;
-        mask = x == 0 || x <= -100;
-    }
-    rg_release(&rg_default_allocator, data, bytes);
-    return mask && some && none;
-}

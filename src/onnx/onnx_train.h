@@ -30,8 +30,9 @@ bool rg_onnx_is_needed(const rg_proto_node *node, const rg_names *needed);
 enum { RG_OWN_NAME = 300 };
 void rg_onnx_own_name(const rg_onnx *model, const char *wanted, char name[RG_OWN_NAME]);
 
-/* Gives statistics of batch normalizations that are also used otherwise tensors of their own. */
-rg_status rg_onnx_own_statistics(rg_onnx *model);
+/* Gives statistics of batch normalizations that are also used otherwise tensors of their own, and
+ * marks tensors that are no parameters. */
+rg_status rg_onnx_settle_tensors(rg_onnx *model);
 
 /* Writes a model without the elements of tensors of more than 64 floating-point numbers, texts for
  * people, and shapes of values that nodes make. `classes` above 0: with a last layer of so many

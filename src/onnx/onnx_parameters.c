@@ -1,14 +1,87 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Exporters merge equal tensors: before any training the statistics of a batch normalization are
- * the ones and zeros of its own scale and bias. Training changes all of them, so statistics that
- * something else uses become tensors of their own here, with the same elements. */
+/* Which tensors are parameters. What masks are made of is none. Exporters merge equal tensors:
+ * before any training the statistics of a batch normalization are the ones and zeros of its own
+ * scale and bias. Training changes all of them, so statistics that something else uses become
+ * tensors of their own here, with the same elements. */
 #include "onnx/onnx_train.h"
 
 #include "graph/name_index.h"
 
 #include <stdio.h>
 #include <string.h>
+
+/* ---- tensors that are no parameters ---- */
+
+/* Whether a tensor adds nothing or minus a hundred and more to a matrix of scores: a mask of
+ * attention, as exporters fold it. */
+static bool is_mask(const rg_onnx *model, const rg_proto_tensor *tensor)
+{
+    const int32_t r = tensor->rank;
+    void *data;
+    size_t bytes;
+    bool some = false, none = false, mask = true;
+    if (r < 2 || tensor->dims[r - 1] != tensor->dims[r - 2] || tensor->type != RG_ONNX_FLOAT ||
+        rg_proto_elements(model, tensor, &data, &bytes) != RG_OK)
+        return false;
+    for (int64_t i = 0; i < tensor->count && mask; i++) {
+        const float x = ((const float *)data)[i];
+        some |= x == 0;
+        none |= x <= -100;
+        mask = x == 0 || x <= -100;
+    }
+    rg_release(&rg_default_allocator, data, bytes);
+    return mask && some && none;
+}
+
+/* The tensor of an initializer or a Constant node; NULL if there is none. */
+static rg_proto_tensor *tensor_of(rg_onnx *model, const char *name)
+{
+    for (size_t i = 0; i < model->initializer_count; i++) {
+        if (strcmp(model->initializers[i].name, name) == 0)
+            return &model->initializers[i];
+    }
+    const rg_proto_node *node = rg_onnx_maker(model, name);
+    return node != NULL && strcmp(node->type, "Constant") == 0 && node->attribute_count == 1 &&
+                   node->attributes[0].type == RG_PROTO_TENSOR
+               ? node->attributes[0].tensor
+               : NULL;
+}
+
+/* Whether ScatterND writes a value, and nothing else reads it. */
+static bool is_scattered_alone(const rg_onnx *model, const char *name)
+{
+    for (size_t i = 0; i < model->node_count; i++) {
+        const rg_proto_node *node = &model->nodes[i];
+        for (size_t k = 0; k < node->input_count; k++) {
+            if (strcmp(node->inputs[k], name) == 0 &&
+                (strcmp(node->type, "ScatterND") != 0 || k != 2))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Masks, and what the code that makes masks puts into them. */
+static void mark_constants(rg_onnx *model)
+{
+    for (size_t i = 0; i < model->initializer_count; i++)
+        model->initializers[i].constant = is_mask(model, &model->initializers[i]);
+    for (size_t i = 0; i < model->node_count; i++) {
+        const rg_proto_node *node = &model->nodes[i];
+        const bool scatters = strcmp(node->type, "ScatterND") == 0 && node->input_count == 3;
+        rg_proto_tensor *tensor = scatters ? tensor_of(model, node->inputs[2]) : NULL;
+        if (tensor != NULL && !tensor->constant)
+            tensor->constant = is_scattered_alone(model, node->inputs[2]);
+        tensor = strcmp(node->type, "Constant") == 0 && node->output_count == 1
+                     ? tensor_of(model, node->outputs[0])
+                     : NULL;
+        if (tensor != NULL && !tensor->constant)
+            tensor->constant = is_mask(model, tensor);
+    }
+}
+
+/* ---- merged statistics ---- */
 
 /* A tensor by its names: its own, and those that Identity gives it. */
 typedef struct root {
@@ -107,10 +180,11 @@ static rg_status split(search *s)
     return RG_OK;
 }
 
-rg_status rg_onnx_own_statistics(rg_onnx *model)
+rg_status rg_onnx_settle_tensors(rg_onnx *model)
 {
     search s = { .model = model };
     bool any = false;
+    mark_constants(model);
     for (size_t i = 0; i < model->node_count; i++)
         any |= is_norm(&model->nodes[i]);
     const rg_status status = any ? split(&s) : RG_OK;
