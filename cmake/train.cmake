@@ -68,7 +68,8 @@ target_sources(rg_train_objects PRIVATE
     src/onnx/import_images.c src/onnx/onnx_strip.c src/onnx/onnx_head.c src/onnx/protobuf_write.c
     src/onnx/import_parts.c src/onnx/import_reduce.c src/onnx/import_expand.c
     src/onnx/import_choose.c src/onnx/import_where.c src/onnx/import_gelu.c src/onnx/import_loss.c
-    src/onnx/import_upsample.c src/onnx/import_batch.c src/onnx/import_norms.c src/onnx/fold.c
+    src/onnx/import_upsample.c src/onnx/import_batch.c src/onnx/import_norms.c src/onnx/import_cubic.c
+    src/onnx/fold.c
     src/onnx/fold_shape.c src/onnx/fold_masks.c src/onnx/onnx_parameters.c
     src/onnx/onnx_write.c src/onnx/onnx_rewrite.c src/onnx/onnx_save.c src/onnx/onnx_weights.c
     src/onnx/export.c src/onnx/export_emit.c src/onnx/export_value.c src/onnx/export_windows.c

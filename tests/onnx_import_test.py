@@ -113,6 +113,37 @@ def test_resize_of_tensorflow(folder):
             close(output_of(folder, data, [1, 1, 1, length])[1], wanted)
 
 
+def test_resize_by_cubic_polynomials(folder):
+    """Four pixels along each axis; their gradient is the transposed map."""
+    def weight(distance, a=-0.75):
+        d = abs(distance)
+        return (a + 2) * d ** 3 - (a + 3) * d ** 2 + 1 if d <= 1 else a * d ** 3 - 5 * a * d ** 2 + 8 * a * d - 4 * a if d < 2 else 0
+
+    def matrix(length, out):
+        rows = []
+        for o in range(out):
+            at = (o + 0.5) * length / out - 0.5
+            row = [0.0] * length
+            for pixel in range(-3, length + 3):
+                row[min(max(pixel, 0), length - 1)] += weight(at - pixel)
+            rows.append(row)
+        return rows
+
+    data = model([node("Conv", ["x", "w"], ["c"]), node("Resize", ["c", "", "", "s"], ["y"], mode="cubic")],
+                 [port("x", ["N", 1, 5, 4])], [port("y", [])],
+                 [tensor("w", [1, 1, 1, 1], [1.0]), tensor("s", [4], [2, 1, 7, 9], INT64)])
+    rows, columns = matrix(5, 7), matrix(4, 9)
+    shape, y = output_of(folder, data, [2, 1, 5, 4], "--dtype", "f64")
+    assert shape == (2, 1, 7, 9)
+    close(y, [sum(rows[o][i] * columns[p][j] * PIXELS[20 * n + 4 * i + j] for i in range(5) for j in range(4))
+              for n in range(2) for o in range(7) for p in range(9)], 1e-6)
+    dy = PIXELS[500:626]
+    write_npy(folder / "dy.npy", [2, 1, 7, 9], dy, "d")
+    succeed(folder / "model.onnx", f"x={folder}/x.npy", "--dtype", "f64", "--gradient", f"y={folder}/dy.npy", "-o", f"x={folder}/dx.npy")
+    close(read_npy(folder / "dx.npy")[1], [sum(rows[o][i] * columns[p][j] * dy[63 * n + 9 * o + p] for o in range(7) for p in range(9))
+                                           for n in range(2) for i in range(5) for j in range(4)], 1e-12)
+
+
 # ---- older operator sets, types, constants ----
 
 def test_spatial(folder):

@@ -87,7 +87,7 @@ rg_status rg_convert_resize(rg_import *m, const rg_proto_node *written)
 {
     rg_onnx_call *call = NULL;
     rg_known *known = NULL;
-    const char *grid = "half_pixel";
+    const char *grid = "half_pixel", *mode = "nearest";
     rg_proto_node old;
     const rg_proto_node *node = written;
     rg_flow x;
@@ -95,6 +95,9 @@ rg_status rg_convert_resize(rg_import *m, const rg_proto_node *written)
         RG_TRY(read_old(m, written, &old));
         node = &old;
     }
+    RG_TRY(rg_attribute_text(node, "mode", &mode));
+    if (strcmp(mode, "cubic") == 0)
+        return rg_convert_cubic(m, node);
     RG_TRY(rg_arena_take(&m->network->arena, 1, sizeof *call, &call));
     RG_TRY(rg_import_call(m, node, call));
     RG_TRY(rg_import_known(m, node, 0, &known));
