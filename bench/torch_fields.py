@@ -36,6 +36,11 @@ def image(tensor):
     return tensor.permute(0, 3, 1, 2)
 
 
+def as_nchw(tensor):
+    """The same batch (n, h, w, c), in memory of torch's order."""
+    return image(tensor).contiguous().permute(0, 2, 3, 1)
+
+
 def image_like(make, y):
     """Another image of the size of y, in memory as it should be."""
     n, c, h, w = y.shape

@@ -5,7 +5,7 @@
 Each function is given the fields, the shapes of the inputs, a function that makes a tensor of a
 shape, and the direction: whether it is the gradient, or the name of the input that it is for. It
 returns a call without arguments, whose results go into tensors made before, where torch has such a
-form. Images are (n, h, w, c) in memory, which torch calls channels_last. Tensors of inputs are made
+form. Images are (n, h, w, c) in memory, which torch calls channels_last, unless the row asks for NCHW. Tensors of inputs are made
 first, in their order, then dy.
 """
 import math
@@ -47,6 +47,8 @@ aten = torch.ops.aten
 def softmax(fields, shapes, make, gradient):
     shape, axis, log = softmax_place(fields, shapes[0])
     x = make(shape)
+    if x.dim() == 4 and not x.is_contiguous():  # NCHW, of which torch knows channels as dimension 1
+        x, axis = image(x), (0, 2, 3, 1)[axis]
     y = torch.empty_like(x)
     forward = torch._log_softmax if log else torch._softmax
     if not gradient:

@@ -4,13 +4,13 @@
 
     {"op": "softmax", "fields": {"axis": "1", ...}, "shapes": [[8192, 1024]], "dtype": "f32",
      "direction": "gradient", "only": "", "device": "cuda:0", "compile": false, "tf32": false,
-     "replay": false, "calls": 1, "commits": 100, "threads": 2, "seconds": 0.6}
+     "replay": false, "nchw": false, "calls": 1, "commits": 100, "threads": 2, "seconds": 0.6}
 
 gives {"ms": median of one call, "view": false} or {"skip": "reason"}. On a CPU the clock runs while `calls` are made
 one after the other, `commits` times in a round, as for our own kernels. "view" says that torch by itself would return
 a view where the timed call writes a tensor (torch_fields.py). With "compile" the formula is written out
 and compiled by torch.compile for this shape (torch_formulas.py); otherwise torch's own kernel is
-called (torch_kernels.py). With "replay" the calls of a round are one CUDA graph. The first line
+called (torch_kernels.py). With "nchw" the memory of images is NCHW. With "replay" the calls of a round are one CUDA graph. The first line
 of all says what there is:
 
     {"ready": "2.4.0", "compile": true, "cuda": true}
@@ -55,7 +55,7 @@ def load(name, text):
 MODULES = ("torch_fields", "torch_training", "torch_kernels", "torch_formulas")  # as they import each other
 for name, text in zip(MODULES, sys.argv[1:]):
     load(name, text)
-from torch_fields import Skip, returns_view
+from torch_fields import Skip, as_nchw, returns_view
 from torch_formulas import FORMULAS
 from torch_kernels import KERNELS
 
@@ -70,7 +70,8 @@ def call_of(row):
 
     def make(shape):
         x = torch.rand(shape, dtype=torch.float32, device=row["device"])
-        return x.mul_(4).sub_(2).to(DTYPES[row["dtype"]])
+        x = x.mul_(4).sub_(2).to(DTYPES[row["dtype"]])
+        return as_nchw(x) if row["nchw"] and x.dim() == 4 else x
 
     gradient = row["direction"] == "gradient" and (row["only"] or True)
     made = ops[row["op"]](row["fields"], row["shapes"], make, gradient)

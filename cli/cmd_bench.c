@@ -87,7 +87,7 @@ static void time_peers(bench *b, const rg_bench_row *row, rg_bench_line *line)
     for (int i = 0; b->printer.peers[i] != NULL; i++) {
         const rg_peer *peer = b->printer.peers[i];
         line->peer[i] = (rg_peer_time){ 0 };
-        if (b->peer_failed[i] || row->c->flags & RG_CASE_NCHW) /* peers have channels last */
+        if (b->peer_failed[i] || (row->c->flags & RG_CASE_NCHW && !peer->takes_nchw))
             continue;
         const rg_status status = peer->time(row, b->request->seconds, &line->peer[i]);
         if (status == RG_OK)

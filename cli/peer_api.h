@@ -15,6 +15,7 @@ typedef struct rg_peer_time {
 typedef struct rg_peer {
     const char *name, *text; /* what it is, in some words */
     const char *missing; /* what this build was made without, so that it is not there; or NULL */
+    bool takes_nchw;     /* it times rows of RG_CASE_NCHW, with its own kernels for such memory */
     /* Starts it on the device, with as many threads; fails, with a sentence, where it is not
      * installed or does not run on such a device. */
     rg_status (*open)(const rg_device *device);
