@@ -5,8 +5,8 @@
 Each function is given the fields, the shapes of the inputs, a function that makes a tensor of a
 shape, and the direction: whether it is the gradient, or the name of the input that it is for. It
 returns a call without arguments, whose results go into tensors made before, where torch has such a
-form. Images are (n, h, w, c) in memory, which torch calls channels_last, unless the row asks for NCHW. Tensors of inputs are made
-first, in their order, then dy.
+form. Images are (n, h, w, c) in memory, which torch calls channels_last, unless the row asks for
+NCHW. Tensors of inputs are made first, in their order, then dy.
 """
 import math
 

@@ -256,7 +256,7 @@ static void close_compiled(void)
 
 const rg_peer rg_peer_torch = { .name = "torch",
                                 .text = "kernels of PyTorch",
-                              .takes_nchw = true,
+                                .takes_nchw = true,
                                 .open = open_torch,
                                 .time = time_torch,
                                 .close = close_torch };
