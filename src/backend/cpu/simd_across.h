@@ -98,7 +98,52 @@ RG_INLINE vreal vpick(vreal a, vint index)
 #endif
 }
 
-/* Rows of a square become its columns. */
+/* vtranspose: rows of a square become its columns. */
+#if RG_VLEN == 16 && RG_VECTOR_BYTES == 64
+/* Of every four lanes, two of a and two of b by turns; or neighbours of a and b; or quarters. */
+#define RG_UNPACK(a, b, k)                                                                      \
+    __builtin_shufflevector(a, b, (k), (k) + 16, (k) + 1, (k) + 17, (k) + 4, (k) + 20, (k) + 5, \
+                            (k) + 21, (k) + 8, (k) + 24, (k) + 9, (k) + 25, (k) + 12, (k) + 28, \
+                            (k) + 13, (k) + 29)
+#define RG_UNPACK_TWO(a, b, k)                                                                  \
+    __builtin_shufflevector(a, b, (k), (k) + 1, (k) + 16, (k) + 17, (k) + 4, (k) + 5, (k) + 20, \
+                            (k) + 21, (k) + 8, (k) + 9, (k) + 24, (k) + 25, (k) + 12, (k) + 13, \
+                            (k) + 28, (k) + 29)
+#define RG_QUARTERS(a, b, i, j)                                                                   \
+    __builtin_shufflevector(a, b, 4 * (i), 4 * (i) + 1, 4 * (i) + 2, 4 * (i) + 3, 4 * (j),        \
+                            4 * (j) + 1, 4 * (j) + 2, 4 * (j) + 3, 4 * (i) + 16, 4 * (i) + 17,    \
+                            4 * (i) + 18, 4 * (i) + 19, 4 * (j) + 16, 4 * (j) + 17, 4 * (j) + 18, \
+                            4 * (j) + 19)
+
+/* First squares of four lanes, which take shuffles within 16 bytes, then whole quarters. */
+RG_INLINE void vtranspose(vreal rows[VLEN])
+{
+    vreal two[VLEN], four[VLEN];
+#pragma GCC unroll 8
+    for (int i = 0; i < VLEN; i += 2) {
+        two[i] = RG_UNPACK(rows[i], rows[i + 1], 0);
+        two[i + 1] = RG_UNPACK(rows[i], rows[i + 1], 2);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < VLEN; i += 4) {
+        four[i] = RG_UNPACK_TWO(two[i], two[i + 2], 0);
+        four[i + 1] = RG_UNPACK_TWO(two[i], two[i + 2], 2);
+        four[i + 2] = RG_UNPACK_TWO(two[i + 1], two[i + 3], 0);
+        four[i + 3] = RG_UNPACK_TWO(two[i + 1], two[i + 3], 2);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        const vreal low = RG_QUARTERS(four[i], four[i + 4], 0, 1);
+        const vreal high = RG_QUARTERS(four[i], four[i + 4], 2, 3);
+        const vreal next_low = RG_QUARTERS(four[i + 8], four[i + 12], 0, 1);
+        const vreal next_high = RG_QUARTERS(four[i + 8], four[i + 12], 2, 3);
+        rows[i] = RG_QUARTERS(low, next_low, 0, 2);
+        rows[i + 4] = RG_QUARTERS(low, next_low, 1, 3);
+        rows[i + 8] = RG_QUARTERS(high, next_high, 0, 2);
+        rows[i + 12] = RG_QUARTERS(high, next_high, 1, 3);
+    }
+}
+#else
 RG_INLINE void vtranspose(vreal rows[VLEN])
 {
 #pragma GCC unroll 4
@@ -115,6 +160,7 @@ RG_INLINE void vtranspose(vreal rows[VLEN])
             rows[i] = next[i];
     }
 }
+#endif
 
 RG_INLINE real vsum(vreal a)
 {

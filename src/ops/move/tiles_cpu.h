@@ -44,11 +44,9 @@ RG_INLINE vuint load_halves(const char *from, const int rows)
 RG_INLINE vreal load_column(const square *s, int column, const int rows, const rg_dtype T)
 {
     const char *from = s->from + column * s->from_step;
-    __builtin_prefetch(from + s->ahead);
 #if !RG_REAL_F64
     if (T != RG_F32) {
         const vuint low = load_halves(from, rows);
-        __builtin_prefetch(from + s->from_step + s->ahead);
         if (column + 1 >= s->columns)
             return (vreal)low;
         return (vreal)(low | load_halves(from + s->from_step, rows) << 16);
@@ -66,8 +64,11 @@ RG_INLINE void move_square(const square *s, const int rows, const rg_dtype T)
     for (int i = 0; i < VLEN; i++)
         lanes[i] = whole || i * each < s->columns ? load_column(s, i * each, rows, T) : vset(0);
     vtranspose(lanes);
+    const char *next = s->from + s->ahead; /* fetched meanwhile */
     for (int i = 0; i < rows; i++) {
         char *to = s->to + i * s->to_step;
+        for (int k = 0; k < each; k++, next += s->from_step)
+            __builtin_prefetch(next);
         if (!whole)
             move_tail(to, (const char *)&lanes[i], s->columns * (vbytes(T) / VLEN), false);
         else if (s->stream)
@@ -75,6 +76,18 @@ RG_INLINE void move_square(const square *s, const int rows, const rg_dtype T)
         else
             memcpy(to, &lanes[i], sizeof lanes[i]);
     }
+}
+
+/* Where a square begins: the last one overlaps that before, so that it is whole. */
+RG_INLINE int64_t square_at(int64_t i, int64_t count, int64_t side)
+{
+    return i + side > count && count >= side ? count - side : i;
+}
+
+/* Tiles along one side: what is left over belongs to the last one. */
+RG_INLINE int64_t tiles_along(int64_t count, int64_t side)
+{
+    return count < 2 * side ? 1 : count / side;
 }
 
 /* One tile: squares along the columns, which are neighbours in `to`. */
@@ -85,10 +98,13 @@ RG_INLINE void move_tile(char *to, const char *from, const rg_move_tiles *t, int
     const int64_t element = vbytes(T) / VLEN, most = square_columns(T);
     square s = { .to_step = t->to_step * element, .from_step = t->from_step * element };
     s.ahead = t->rows > t->tile_rows ? t->tile_rows * element : t->tile_columns * s.from_step;
-    s.stream = stream && (uintptr_t)to % LINE_BYTES == 0 && s.to_step % LINE_BYTES == 0;
-    for (int64_t row = 0; row < rows; row += VLEN) {
+    s.stream = stream && (uintptr_t)to % LINE_BYTES == 0 && s.to_step % LINE_BYTES == 0 &&
+               columns % most == 0;
+    for (int64_t i = 0; i < rows; i += VLEN) {
+        const int64_t row = square_at(i, rows, VLEN);
         s.rows = vlanes_left(rows - row);
-        for (int64_t column = 0; column < columns; column += most) {
+        for (int64_t j = 0; j < columns; j += most) {
+            const int64_t column = square_at(j, columns, most);
             s.columns = (int)least(most, columns - column);
             s.to = to + row * s.to_step + column * element;
             s.from = from + row * element + column * s.from_step;
@@ -106,20 +122,21 @@ RG_INLINE void move_tiles_of(const rg_move_args *k, int64_t begin, int64_t end, 
                              const rg_dtype T)
 {
     const rg_move_tiles *t = &k->move.tiles;
-    const int64_t across = (t->columns + t->tile_columns - 1) / t->tile_columns;
-    const int64_t down = (t->rows + t->tile_rows - 1) / t->tile_rows;
+    const int64_t across = tiles_along(t->columns, t->tile_columns);
+    const int64_t down = tiles_along(t->rows, t->tile_rows);
     const int64_t tiles = t->outer.count * down * across;
     const int64_t stop = end == units ? tiles : tiles / units * end + tiles % units * end / units;
     for (int64_t i = tiles / units * begin + tiles % units * begin / units; i < stop; i++) {
-        const int64_t row = i % down * t->tile_rows;
-        const int64_t column = i / down % across * t->tile_columns;
+        const int64_t row_tile = i % down, row = row_tile * t->tile_rows;
+        const int64_t column_tile = i / down % across, column = column_tile * t->tile_columns;
         int64_t offset[2];
         rg_walk_offsets(&t->outer, 2, i / down / across, offset);
         offset[0] += k->move.from_offset + row + column * t->from_step;
         offset[1] += k->move.to_offset + row * t->to_step + column;
         move_tile(at_out(k->to, offset[1], T), at(k->from, offset[0], T), t,
-                  least(t->tile_rows, t->rows - row), least(t->tile_columns, t->columns - column),
-                  k->move.stream, T);
+                  row_tile + 1 < down ? t->tile_rows : t->rows - row,
+                  column_tile + 1 < across ? t->tile_columns : t->columns - column, k->move.stream,
+                  T);
     }
 }
 
