@@ -12,8 +12,14 @@ int64_t rg_move_bytes(const rg_tensor *tensor)
 rg_status rg_record_move(rg_call *call, int32_t kernel, const rg_tensor *from, const rg_tensor *to,
                          const rg_move *move)
 {
+    return rg_record_move_part(call, kernel, from, to, move, rg_move_bytes(to));
+}
+
+rg_status rg_record_move_part(rg_call *call, int32_t kernel, const rg_tensor *from,
+                              const rg_tensor *to, const rg_move *move, int64_t result_bytes)
+{
     rg_move_args args = { .move = *move };
-    args.move.stream = !move->add && rg_call_streams(call, rg_move_bytes(to));
+    args.move.stream = !move->add && rg_call_streams(call, result_bytes);
     const int64_t bytes = move->to.count * (int64_t)rg_dtype_size(to->desc.dtype);
     const rg_launch launch = { .kernel = kernel,
                                .dtype = to->desc.dtype,

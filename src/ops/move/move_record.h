@@ -14,6 +14,10 @@ int64_t rg_move_bytes(const rg_tensor *tensor);
 rg_status rg_record_move(rg_call *call, int32_t kernel, const rg_tensor *from, const rg_tensor *to,
                          const rg_move *move);
 
+/* The same for a part of a result, which is so large as a whole. */
+rg_status rg_record_move_part(rg_call *call, int32_t kernel, const rg_tensor *from,
+                              const rg_tensor *to, const rg_move *move, int64_t result_bytes);
+
 /* `kernel` takes rg_scatter_args. */
 rg_status rg_record_scatter(rg_call *call, int32_t kernel, const rg_tensor *from,
                             const rg_tensor *to, const rg_scatter *scatter);

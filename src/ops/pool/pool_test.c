@@ -52,6 +52,7 @@ static const rg_case cases[] = {
     { "max-112-3x3-nchw", "kind=max edge=clamp " THREE, "32,112,112,64",
       RG_CASE_BENCH | RG_CASE_NCHW },
     { "average-56-2x2-nchw", "kind=average", "64,56,56,128", RG_CASE_BENCH | RG_CASE_NCHW },
+    { "max-nchw-images", "kind=max edge=clamp " THREE, "5,72,64,48", RG_CASE_NCHW },
     { "max-nchw", "kind=max edge=clamp " THREE, "2,9,11,13", RG_CASE_NCHW },
     { "l2-nchw", "kind=l2", "2,8,10,17", RG_CASE_NCHW },
     { "average-nchw", "kind=average", "10,12,33", RG_CASE_NCHW },

@@ -144,6 +144,7 @@ static const rg_case cases[] = {
     { "131072x1024", "axis=1", "131072,1024", RG_CASE_BENCH },
     { "64x128", "axis=1", "64,128", RG_CASE_BENCH | RG_CASE_BENCH_GPU },
     { "32x56x56x64-nchw", "axis=3", "32,56,56,64", RG_CASE_BENCH | RG_CASE_NCHW },
+    { "nchw-images", "axis=3", "5,47,51,65", RG_CASE_NCHW },
     { "nchw", "axis=3", "2,7,9,21", RG_CASE_NCHW },
     { "nchw-axis1", "axis=1", "2,7,9,21", RG_CASE_NCHW },
     { "log-8192x1024", "kind=log axis=1", "8192,1024", RG_CASE_BENCH },

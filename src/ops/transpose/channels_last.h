@@ -8,8 +8,9 @@
 
 /* Records `run`, the forward pass or the gradient of an op. On a CPU, tensors of which another
  * dimension than the last one has neighbours (a view of NCHW memory as NHWC) are copied to
- * temporaries before, and results from there; the copies go in tiles. Result bits do not depend on
- * it. */
+ * temporaries before, and results from there; the copies go in tiles. Where images
+ * are independent, some are taken at a time, so that copies stay in the cache. Result bits do not
+ * depend on it. */
 rg_status rg_channels_last_forward(rg_call *call, rg_status (*run)(rg_call *call));
 rg_status rg_channels_last_gradient(rg_call *call, rg_status (*run)(rg_call *call));
 
