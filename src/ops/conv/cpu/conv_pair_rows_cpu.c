@@ -75,6 +75,13 @@ RG_OUTLINE void copy_pair_inputs(const rg_conv_rows_args *k, const conv_block *b
     }
 }
 
+/* Whether a unit can read pixels of the image, behind which it finds those of others. */
+RG_INLINE bool fits_in_place(const rg_conv_rows_args *k)
+{
+    return k->depth % RG_PAIR_DEPTH == 0 ||
+           (k->column.taps == 1 && k->depth % rg_pair_unit_best()->step == 0);
+}
+
 /* As take_inputs; non-finite inputs also count where they are read beyond the end of a run. Returns
  * how many rows are summed together. */
 RG_OUTLINE int64_t take_pair_inputs(const rg_conv_rows_args *k, conv_block *b, char *scratch)
@@ -85,7 +92,7 @@ RG_OUTLINE int64_t take_pair_inputs(const rg_conv_rows_args *k, conv_block *b, c
     const int64_t first = b->row * row->stride + row->first;
     b->has_nonfinite = (phases || borders) &&
                        has_nonfinite_weights(k, b, row->taps * k->pair_steps.row * RG_PANEL / 2);
-    if (k->from_step[3] == 1 && k->inside && !phases && k->depth % RG_PAIR_DEPTH == 0) {
+    if (k->from_step[3] == 1 && k->inside && !phases && fits_in_place(k)) {
         b->in_place = true;
         b->in_row = k->from_step[1];
         b->in_pixel = k->from_step[2];
