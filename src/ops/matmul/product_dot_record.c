@@ -6,10 +6,20 @@
 
 /* Whether tensor t, with indices k and `rows`, can be read in place: neighbours in k are neighbours
  * in memory. */
-static bool reads_directly(const rg_walk *k, int t, const rg_walk *rows, rg_dtype dtype)
+static bool reads_directly(const rg_walk *k, int t, const rg_walk *rows)
 {
-    return (dtype == RG_F32 || dtype == RG_F64) && k->rank <= 1 && rows->rank <= 1 &&
-           rg_product_step(k, t) == 1;
+    return k->rank <= 1 && rows->rank <= 1 && rg_product_step(k, t) == 1;
+}
+
+/* Numbers of 16 bits are read in place where both operands are, and b is read once: each time costs
+ * a conversion. */
+static void choose_access(rg_product_args *k, rg_dtype dtype)
+{
+    enum { ROWS_AT_ONCE = 2 };
+    k->direct_a = reads_directly(&k->k, 0, &k->m);
+    k->direct_b = reads_directly(&k->k, 1, &k->n);
+    if (dtype != RG_F32 && dtype != RG_F64)
+        k->direct_a = k->direct_b = k->direct_a && k->direct_b && k->m.count <= ROWS_AT_ONCE;
 }
 
 /* Few rows of one of the operands, which is not read in any other form than it has. */
@@ -37,11 +47,11 @@ static rg_status record(rg_call *call, const void *request)
     const rg_dtype dtype = p.a->desc.dtype;
     if (k->m.count > k->n.count)
         rg_product_swap(&p);
-    k->direct_a = reads_directly(&k->k, 0, &k->m, dtype);
-    k->direct_b = reads_directly(&k->k, 1, &k->n, dtype);
+    choose_access(k, dtype);
     const int64_t rows =
         (k->direct_a ? 0 : RG_DOT_ROWS) + (k->direct_b ? 0 : (int64_t)RG_DOT_COLUMNS);
-    k->thread_bytes = RG_ALIGNMENT + rows * RG_PRODUCT_DEPTH * (dtype == RG_F64 ? 8 : 4);
+    const int64_t bytes = rows * RG_PRODUCT_DEPTH * (dtype == RG_F64 ? 8 : 4);
+    k->thread_bytes = bytes > 0 ? RG_ALIGNMENT + bytes : 0;
     rg_launch launch = rg_product_launch(&p, RG_MATMUL_DOT, NULL);
     return rg_product_launched(call, &launch, (double)rg_ceil_div(k->n.count, RG_DOT_COLUMNS),
                                rg_product_elements(k), rg_product_multiplications(k));
