@@ -22,6 +22,14 @@ static bool needs_copy(const rg_tensor *tensor)
     return has_neighbours;
 }
 
+static bool any_needs_copy(const rg_tensor *const tensors[], int32_t count)
+{
+    bool any = false;
+    for (int32_t i = 0; i < count && !any; i++)
+        any = tensors[i] != NULL && needs_copy(tensors[i]);
+    return any;
+}
+
 rg_status rg_channels_last_copy(const rg_call *call, const rg_tensor *given, bool read,
                                 rg_tensor **copy)
 {
@@ -241,7 +249,9 @@ static void take_part(const rg_call *call, int64_t first, int64_t count, part *p
 static rg_status run_parts(rg_call *call, run_function *run,
                            rg_status (*run_part)(rg_call *call, run_function *run, int64_t parts))
 {
-    if (!is_cpu(call))
+    if (!is_cpu(call) ||
+        !(any_needs_copy(call->x, call->inputs) || any_needs_copy(call->y, call->outputs) ||
+          any_needs_copy(call->dy, call->gradients) || any_needs_copy(call->dx, call->inputs)))
         return run(call);
     const int64_t step = images_at_once(call);
     if (step == 0)
