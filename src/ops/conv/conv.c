@@ -75,16 +75,14 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     const rg_conv_desc *d = desc;
     char have[RG_SHAPE_TEXT], weights[RG_SHAPE_TEXT];
     RG_TRY(rg_conv_check_inputs(x, d->bias, "conv"));
-    rg_shape_text(&x[0], have);
-    rg_shape_text(&x[1], weights);
     const int64_t in = x->dims[x->rank - 1], out = x[1].dims[0],
                   groups = rg_conv_groups(d->groups, x);
     RG_CHECK(in % groups == 0 && out % groups == 0, RG_INVALID_ARGUMENT,
              "conv: %lld groups do not divide the channels of x, %s, or of w, %s",
-             (long long)groups, have, weights);
+             (long long)groups, rg_shape_text(&x[0], have), rg_shape_text(&x[1], weights));
     RG_CHECK(x[1].dims[3] == in / groups, RG_INVALID_ARGUMENT,
              "conv: w is %s but x is %s with %lld groups; w must be (out, kh, kw, in / groups)",
-             weights, have, (long long)groups);
+             rg_shape_text(&x[1], weights), rg_shape_text(&x[0], have), (long long)groups);
     if (d->bias)
         RG_TRY(rg_conv_check_bias(&x[2], out, "conv"));
     rg_window window;

@@ -12,14 +12,14 @@
 rg_status rg_conv_check_inputs(const rg_tensor_desc x[], bool bias, const char *op)
 {
     char have[RG_SHAPE_TEXT], text[RG_SHAPE_TEXT];
-    rg_shape_text(&x[0], have);
     RG_CHECK(rg_dtype_is_data(x->dtype), RG_INVALID_ARGUMENT,
              "%s: x is %s; f32, f64, f16 and bf16 are supported", op, rg_dtype_name(x->dtype));
     RG_CHECK(x->rank == 3 || x->rank == 4, RG_INVALID_ARGUMENT,
              "%s: x has rank %d; it must be an image (h, w, c) or a batch (n, h, w, c)", op,
              x->rank);
     RG_CHECK(x->dims[x->rank - 1] > 0, RG_INVALID_ARGUMENT,
-             "%s: x is %s and has no channels (its last dimension)", op, have);
+             "%s: x is %s and has no channels (its last dimension)", op,
+             rg_shape_text(&x[0], have));
     RG_CHECK(x[1].rank == 4, RG_INVALID_ARGUMENT,
              "%s: w has rank %d; it must have rank 4, with the rows and columns of the window in "
              "the middle",

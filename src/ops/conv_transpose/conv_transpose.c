@@ -98,16 +98,14 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     const rg_conv_transpose_desc *d = desc;
     char have[RG_SHAPE_TEXT], weights[RG_SHAPE_TEXT];
     RG_TRY(rg_conv_check_inputs(x, d->bias, "conv_transpose"));
-    rg_shape_text(&x[0], have);
-    rg_shape_text(&x[1], weights);
     const bool in_out = d->layout == RG_CONV_TRANSPOSE_IN_OUT;
     const int64_t in = x->dims[x->rank - 1], groups = rg_conv_groups(d->groups, x);
     RG_CHECK(in % groups == 0 && (in_out || x[1].dims[0] % groups == 0), RG_INVALID_ARGUMENT,
              "conv_transpose: %lld groups do not divide the channels of x, %s, or of w, %s",
-             (long long)groups, have, weights);
+             (long long)groups, rg_shape_text(&x[0], have), rg_shape_text(&x[1], weights));
     RG_CHECK(x[1].dims[in_out ? 0 : 3] == (in_out ? in : in / groups), RG_INVALID_ARGUMENT,
-             "conv_transpose: w is %s but x is %s with %lld groups; w must be %s", weights, have,
-             (long long)groups,
+             "conv_transpose: w is %s but x is %s with %lld groups; w must be %s",
+             rg_shape_text(&x[1], weights), rg_shape_text(&x[0], have), (long long)groups,
              in_out ? "(in, kh, kw, out / groups)" : "(out, kh, kw, in / groups)");
     const int64_t out = in_out ? x[1].dims[3] * groups : x[1].dims[0];
     if (d->bias)

@@ -100,22 +100,23 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
 {
     const rg_dense_desc *d = desc;
     char have[RG_SHAPE_TEXT], w[RG_SHAPE_TEXT];
-    rg_shape_text(&x[0], have);
-    rg_shape_text(&x[1], w);
     RG_CHECK(rg_dtype_is_data(x[0].dtype), RG_INVALID_ARGUMENT,
              "dense: x is %s; f32, f64, f16 and bf16 are supported", rg_dtype_name(x[0].dtype));
     RG_CHECK(x[1].dtype == x[0].dtype, RG_INVALID_ARGUMENT,
-             "dense: w is %s but x is %s; all must have the same dtype", w, have);
+             "dense: w is %s but x is %s; all must have the same dtype", rg_shape_text(&x[1], w),
+             rg_shape_text(&x[0], have));
     RG_CHECK(x[1].rank >= 2, RG_INVALID_ARGUMENT,
-             "dense: w is %s; it must have one dimension of outputs and at least one of inputs", w);
+             "dense: w is %s; it must have one dimension of outputs and at least one of inputs",
+             rg_shape_text(&x[1], w));
     const dim_use p = dims_of(d, x[0].rank, x[1].rank);
     RG_CHECK(p.rows >= 0, RG_INVALID_ARGUMENT,
-             "dense: x is %s but w is %s, which has %d dimensions of inputs", have, w, p.inputs);
+             "dense: x is %s but w is %s, which has %d dimensions of inputs",
+             rg_shape_text(&x[0], have), rg_shape_text(&x[1], w), p.inputs);
     for (int32_t i = 0; i < p.inputs; i++)
         RG_CHECK(x[0].dims[p.rows + i] == x[1].dims[p.w_in + i], RG_INVALID_ARGUMENT,
                  "dense: x is %s but w is %s; dimension %d of x is %lld, dimension %d of w is %lld",
-                 have, w, p.rows + i, (long long)x[0].dims[p.rows + i], p.w_in + i,
-                 (long long)x[1].dims[p.w_in + i]);
+                 rg_shape_text(&x[0], have), rg_shape_text(&x[1], w), p.rows + i,
+                 (long long)x[0].dims[p.rows + i], p.w_in + i, (long long)x[1].dims[p.w_in + i]);
     const int64_t out = x[1].dims[p.w_out];
     if (d->bias)
         RG_TRY(check_bias(x, out));

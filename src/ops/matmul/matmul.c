@@ -57,21 +57,20 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     char a[RG_SHAPE_TEXT], b[RG_SHAPE_TEXT];
     RG_TRY(check_operand(&x[0], "a", x[0].dtype));
     RG_TRY(check_operand(&x[1], "b", x[0].dtype));
-    rg_shape_text(&x[0], a);
-    rg_shape_text(&x[1], b);
     const int64_t inner_a = x[0].dims[x[0].rank - (d->transpose_a ? 2 : 1)];
     const int64_t inner_b = x[1].dims[x[1].rank - (d->transpose_b ? 1 : 2)];
     RG_CHECK(inner_a == inner_b, RG_INVALID_ARGUMENT,
-             "matmul: a is %s%s and b is %s%s; their inner dimensions are %lld and %lld", a,
-             d->transpose_a ? " transposed" : "", b, d->transpose_b ? " transposed" : "",
-             (long long)inner_a, (long long)inner_b);
+             "matmul: a is %s%s and b is %s%s; their inner dimensions are %lld and %lld",
+             rg_shape_text(&x[0], a), d->transpose_a ? " transposed" : "", rg_shape_text(&x[1], b),
+             d->transpose_b ? " transposed" : "", (long long)inner_a, (long long)inner_b);
     int64_t dims[RG_MAX_RANK];
     rg_tensor_desc result = { .rank = x[0].rank > x[1].rank ? x[0].rank : x[1].rank };
     for (int32_t k = 0; k < result.rank - 2; k++) {
         const int64_t of_a = stack_dim(&x[0], &result, k), of_b = stack_dim(&x[1], &result, k);
         RG_CHECK(of_a == of_b || of_a == 1 || of_b == 1, RG_INVALID_ARGUMENT,
-                 "matmul: a is %s and b is %s; %lld and %lld matrices cannot be broadcast", a, b,
-                 (long long)of_a, (long long)of_b);
+                 "matmul: a is %s and b is %s; %lld and %lld matrices cannot be broadcast",
+                 rg_shape_text(&x[0], a), rg_shape_text(&x[1], b), (long long)of_a,
+                 (long long)of_b);
         dims[k] = of_a == 1 ? of_b : of_a;
     }
     dims[result.rank - 2] = x[0].dims[x[0].rank - (d->transpose_a ? 1 : 2)];

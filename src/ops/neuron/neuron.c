@@ -237,16 +237,15 @@ static int32_t count_inputs(const void *desc)
 static rg_status check_slope(const rg_tensor_desc x[])
 {
     char have[RG_SHAPE_TEXT], slope[RG_SHAPE_TEXT];
-    rg_shape_text(&x[0], have);
-    rg_shape_text(&x[1], slope);
     RG_CHECK(x[0].rank > 0, RG_INVALID_ARGUMENT, "neuron: prelu's x is %s and has no channels",
-             have);
+             rg_shape_text(&x[0], have));
     RG_CHECK(x[1].rank == 1 && x[1].dims[0] == x[0].dims[x[0].rank - 1], RG_INVALID_ARGUMENT,
              "neuron: slope is %s but x is %s; it must have one element per channel, the last "
              "dimension of x",
-             slope, have);
+             rg_shape_text(&x[1], slope), rg_shape_text(&x[0], have));
     RG_CHECK(x[1].dtype == x[0].dtype, RG_INVALID_ARGUMENT,
-             "neuron: slope is %s but x is %s; both must have the same dtype", slope, have);
+             "neuron: slope is %s but x is %s; both must have the same dtype",
+             rg_shape_text(&x[1], slope), rg_shape_text(&x[0], have));
     return RG_OK;
 }
 

@@ -49,18 +49,16 @@ rg_status rg_norm_check_parameter(const rg_tensor_desc x[], int32_t i, const cha
                                   const char *op)
 {
     char have[RG_SHAPE_TEXT], parameter[RG_SHAPE_TEXT];
-    rg_shape_text(x, have);
-    rg_shape_text(&x[i], parameter);
     RG_CHECK(
         x[i].rank == 1 && x[i].dims[0] == x->dims[x->rank - 1], RG_INVALID_ARGUMENT,
         "%s: %s is %s but x is %s; it must have one element per channel, the last dimension of x",
-        op, name, parameter, have);
+        op, name, rg_shape_text(&x[i], parameter), rg_shape_text(x, have));
     const bool wide = x[i].dtype == RG_F32 && x->dtype != RG_F64;
     RG_CHECK(x[i].dtype == x->dtype || wide, RG_INVALID_ARGUMENT,
              "%s: %s is %s but x is %s; it must have the dtype of x, or f32 if x is f16 or bf16",
-             op, name, parameter, have);
+             op, name, rg_shape_text(&x[i], parameter), rg_shape_text(x, have));
     RG_CHECK(x[i].dtype == x[1].dtype, RG_INVALID_ARGUMENT,
              "%s: %s is %s, but the first parameter is %s; all parameters must have the same dtype",
-             op, name, parameter, rg_dtype_name(x[1].dtype));
+             op, name, rg_shape_text(&x[i], parameter), rg_dtype_name(x[1].dtype));
     return RG_OK;
 }
