@@ -53,6 +53,21 @@ RG_INLINE void vstore_bytes(uint8_t *data, vint a) /* 0 <= a < 256 */
 #endif
 }
 
+/* Bytes that go with a pair of T in any order, put in the order of the elements. */
+RG_INLINE void vstore_pair_bytes(uint8_t *data, vint a, vint b, const rg_dtype T)
+{
+#if !RG_REAL_F64
+    if (T == RG_BF16) {
+        const vhalf both = __builtin_convertvector((vuint)a | (vuint)b << 8, vhalf);
+        memcpy(data, &both, sizeof both);
+        return;
+    }
+#endif
+    (void)T;
+    vstore_bytes(data, a);
+    vstore_bytes(data + VLEN, b);
+}
+
 /* Elements of a pair in storage, for what needs no arithmetic: 0 where the byte that goes with an
  * element is not `value`. */
 #if !RG_REAL_F64

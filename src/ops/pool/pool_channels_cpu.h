@@ -51,6 +51,21 @@ RG_INLINE bool may_stream(const rg_pool_shape *k, const void *data, int64_t offs
 
 /* ---- winners: tap numbers in bytes, or in 32 bits ---- */
 
+/* The first value that is larger, or the first NaN, wins. */
+RG_INLINE void compete(vreal *best, vint *winner, vreal x, intr tap)
+{
+#if defined(__AVX512F__) && !RG_REAL_F64 /* gcc makes vectors of masks and masks of them again */
+    const __mmask16 more = _mm512_cmp_ps_mask((__m512)x, (__m512)*best, _CMP_NLE_UQ);
+    const __mmask16 wins = _mm512_mask_cmp_ps_mask(more, (__m512)*best, (__m512)*best, _CMP_ORD_Q);
+    *best = (vreal)_mm512_mask_mov_ps((__m512)*best, wins, (__m512)x);
+    *winner = (vint)_mm512_mask_set1_epi32((__m512i)*winner, wins, tap);
+#else
+    const vint wins = ~(x <= *best) & (*best == *best);
+    *best = vselect(wins, x, *best);
+    *winner = (vint)vselect(wins, (vreal)((vint){ 0 } + tap), (vreal)*winner);
+#endif
+}
+
 typedef int32_t vword __attribute__((vector_size(4 * VLEN)));
 
 RG_INLINE vint load_winners(const void *winners, int64_t i, int n, const bool wide)

@@ -4,7 +4,7 @@
  * once. A unit is a row of the result; the rows of x that belong to it stay in the cache from one
  * unit to the next. Pixels are taken one by one, their channels in blocks of 4 vectors, then vector
  * by vector: windows and taps are the same for all of them. */
-#include "ops/pool/pool_channels_cpu.h"
+#include "ops/pool/pool_inside_cpu.h"
 
 /* ---- one window ---- */
 
@@ -41,14 +41,6 @@ RG_INLINE void store_result(const window *w, void *y, int64_t c, int n, const rg
         vstream(at_out(y, w->y, T), c, T, value);
     else
         store_channels(y, w->y, c, w->k->y[3], n, T, dense, value);
-}
-
-/* The first value that is larger, or the first NaN, wins. */
-RG_INLINE void compete(vreal *best, vint *winner, vreal x, intr tap)
-{
-    const vint wins = ~(x <= *best) & (*best == *best);
-    *best = vselect(wins, x, *best);
-    *winner = (vint)vselect(wins, (vreal)((vint){ 0 } + tap), (vreal)*winner);
 }
 
 RG_INLINE void max_block(const window *w, results to, int64_t c, int n, const int blocks,
@@ -176,68 +168,13 @@ RG_INLINE void pool_window(const window *w, results to, const rg_dtype T, const 
         pool_window_of(w, to, T, kind);
 }
 
-/* ---- max of small windows, few channels ---- */
-
-/* Taps of a window, and vectors of a pixel, for which this is made. */
-enum { QUICK_TAPS = 16, QUICK_VECTORS = 2 };
-
-RG_INLINE bool is_quick(const rg_pool_shape *k)
-{
-    return k->dense && !k->wide && k->channels <= QUICK_VECTORS * VLEN &&
-           k->row.window * k->column.window <= QUICK_TAPS;
-}
-
-/* The offsets of the taps of a window, from the first one on. */
-typedef struct tap_list {
-    int64_t at[QUICK_TAPS];
-    int count;
-} tap_list;
-
-RG_INLINE tap_list list_taps(const rg_pool_shape *k)
-{
-    tap_list list = { .count = (int)(k->row.window * k->column.window) };
-    for (int t = 0; t < list.count; t++)
-        list.at[t] = t / k->column.window * k->row.dilation * k->x[1] +
-                     t % k->column.window * k->column.dilation * k->x[2];
-    return list;
-}
-
-/* A window that lies in the image. */
-RG_INLINE void quick_window(const window *w, const tap_list *taps, results to, const rg_dtype T,
-                            const bool alone)
-{
-    for (int64_t c = 0; c < w->k->channels; c += VLEN) {
-        const int n = vlanes_left(w->k->channels - c);
-        const char *x = at(w->x, w->first + c, T);
-        vreal best = vload_partial(x, 0, n, T);
-        vint winner = { 0 };
-        for (int t = 1; t < taps->count; t++)
-            compete(&best, &winner, vload_partial(x, taps->at[t], n, T), t);
-        if (alone || to.y != NULL)
-            vstore_partial(at_out(to.y, w->y, T), c, n, T, best);
-        if (!alone)
-            vstore_bytes_partial((uint8_t *)to.winners + w->winners + c, n, winner);
-    }
-}
-
-/* Windows from `begin` on that lie in the image; `w` is that of the first one. Returns where they
- * end. */
-RG_INLINE int64_t quick_windows(window w, const tap_list *taps, results to, int64_t begin,
-                                const rg_dtype T, const bool alone)
-{
-    const rg_pool_axis *a = &w.k->column;
-    const int64_t extent = (a->window - 1) * a->dilation, stride = a->stride;
-    int64_t j = begin, column = j * stride - a->before;
-    for (; j < a->count && column + extent < a->size; j++, column += stride) {
-        quick_window(&w, taps, to, T, alone);
-        w.first += stride * w.k->x[2];
-        w.y += w.k->y[2];
-        w.winners += w.k->winners[2];
-    }
-    return j;
-}
-
 /* ---- rows ---- */
+
+RG_INLINE inside inside_of(const window *w, results to, const rg_dtype T)
+{
+    return (inside){ at(w->x, w->first, T), to.y != NULL ? at_out(to.y, w->y, T) : NULL,
+                     to.winners != NULL ? (uint8_t *)to.winners + w->winners : NULL, w->scale };
+}
 
 RG_INLINE void pool_row(const rg_pool_shape *k, const tap_list *taps, const void *x, results to,
                         int64_t unit, const rg_dtype T, const pooling kind)
@@ -259,9 +196,8 @@ RG_INLINE void pool_row(const rg_pool_shape *k, const tap_list *taps, const void
         } else {
             w.zero_after = rg_pool_zero_after(k, w.p0, w.p1, w.q0, w.q1);
         }
-        if ((kind == MAX || kind == MAX_ALONE) && taps->count > 0 && w.p1 - w.p0 == k->row.window &&
-            w.q1 - w.q0 == k->column.window)
-            j = quick_windows(w, taps, to, j, T, kind == MAX_ALONE) - 1;
+        if (taps->count > 0 && w.p1 - w.p0 == k->row.window && w.q1 - w.q0 == k->column.window)
+            j = inside_windows(k, inside_of(&w, to, T), taps, j, T, kind, w.stream) - 1;
         else
             pool_window(&w, to, T, kind);
     }
@@ -270,9 +206,7 @@ RG_INLINE void pool_row(const rg_pool_shape *k, const tap_list *taps, const void
 RG_INLINE void pool_units(const rg_pool_shape *k, const void *x, results to, int64_t begin,
                           int64_t end, const rg_dtype T, const pooling kind)
 {
-    tap_list taps = { .count = 0 };
-    if ((kind == MAX || kind == MAX_ALONE) && is_quick(k))
-        taps = list_taps(k);
+    const tap_list taps = list_taps(k, kind, T);
     for (int64_t unit = begin; unit < end; unit++)
         pool_row(k, &taps, x, to, unit, T, kind);
 }

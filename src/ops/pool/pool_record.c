@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Pooling: the launches of forward and gradient, and the strategies of the latter on a CPU. */
 #include "ops/pool/pool_record.h"
+#include "core/integer.h"
 #include "core/shape.h"
 #include "runtime/objects.h"
 
@@ -60,14 +61,15 @@ static rg_pool_shape shape_of(const rg_pool_desc *d, const rg_tensor_desc *x,
     return shape;
 }
 
-/* A unit is a row of the result; some make a tile of about 64 KiB. */
+/* A unit is a row of the result; some make a tile of about 256 KiB, of small tensors 64 KiB. */
 static void lay_out(rg_launch *launch, const rg_tensor_desc *x, int64_t rows, int64_t row_bytes,
                     int64_t bytes)
 {
-    enum { TILE_BYTES = 1 << 16 };
+    enum { TILE_LEAST = 1 << 16, TILE_MOST = 1 << 18, TILES = 64 };
+    const int64_t tile = rg_clamp(bytes / TILES, TILE_LEAST, TILE_MOST);
     launch->dtype = x->dtype;
     launch->units = rg_shape_count(x) > 0 ? rows : 0;
-    launch->grain = row_bytes < TILE_BYTES && row_bytes > 0 ? TILE_BYTES / row_bytes : 1;
+    launch->grain = row_bytes < tile && row_bytes > 0 ? tile / row_bytes : 1;
     launch->bytes = bytes;
 }
 
@@ -86,18 +88,17 @@ static int64_t read_bytes(const rg_pool_shape *shape, const rg_tensor_desc *x)
 
 /* ---- forward ---- */
 
-/* Where windows overlap, or results have 16 bits, streaming stores gain nothing. */
-static bool streams(const rg_call *call, const rg_pool_shape *shape, const rg_tensor_desc *y)
+/* Where results have 16 bits, streaming stores gain nothing. */
+static bool streams(const rg_call *call, const rg_tensor_desc *y)
 {
-    return rg_pool_are_apart(shape) && rg_dtype_size(y->dtype) >= sizeof(float) &&
-           rg_call_streams(call, bytes_of(y));
+    return rg_dtype_size(y->dtype) >= sizeof(float) && rg_call_streams(call, bytes_of(y));
 }
 
 static rg_status record_forward(rg_call *call, int32_t kernel)
 {
     const rg_tensor_desc *x = &call->x[0]->desc, *y = &call->y[0]->desc;
     rg_pool_args args = { .shape = shape_of(call->desc, x, y) };
-    args.shape.stream = streams(call, &args.shape, y);
+    args.shape.stream = streams(call, y);
     rg_launch launch = { .tensors = { RG_BIND(args, x, call->x[0]), RG_BIND(args, y, call->y[0]) },
                          .kernel = kernel,
                          RG_ARGS(args) };
@@ -112,7 +113,7 @@ static rg_status record_winners(rg_call *call, const rg_tensor *winners, const r
     const rg_tensor_desc *x = &call->x[0]->desc;
     rg_pool_winners_args args = { .shape = shape_of(call->desc, x,
                                                     y != NULL ? &y->desc : &winners->desc) };
-    args.shape.stream = y != NULL && streams(call, &args.shape, &y->desc);
+    args.shape.stream = y != NULL && streams(call, &y->desc);
     rg_launch launch = { .tensors = { RG_BIND(args, x, call->x[0]), RG_BIND(args, winners, winners),
                                       RG_BIND(args, y, y) },
                          .kernel = RG_POOL_MAX_WINNERS,
