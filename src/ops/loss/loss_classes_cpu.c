@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /* Softmax with class labels on the CPU, as most classifiers end: it goes through memory as
  * softmax itself does. */
-#include "ops/loss/loss_labels_cpu.h"
+#include "ops/loss/loss_short_cpu.h"
 
 typedef struct class_row {
     real max, scale, offset;
@@ -157,6 +157,10 @@ RG_INLINE int64_t kept_index(int64_t i, int64_t length, const rg_dtype T)
 
 RG_INLINE void loss_by_classes(const rg_loss_args *k, int64_t begin, int64_t end, const rg_dtype T)
 {
+    for (; begin < end && has_short_rows(k); begin += VLEN)
+        loss_of_short_rows(k, begin, least(begin + VLEN, end), T);
+    if (begin >= end)
+        return;
     const rg_loss_numbers *n = &k->numbers;
     char piece_buffer[PIECE * sizeof(real)];
     real buffer[KEPT_ROW], *const kept = k->has_gradient && k->length <= KEPT_ROW ? buffer : NULL;
