@@ -1,185 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Upsample on the CPU: a unit is a row of the result. What the grid says of columns and rows is
- * worked out once for many pixels; then each pixel runs over its channels. */
-#include "backend/cpu/kernel.h"
-#include "backend/cpu/long_sum_cpu.h"
-#include "ops/move/segments_cpu.h"
-#include "ops/upsample/upsample.h"
-
-/* Bytes from one index of dimension d to the next, of `from` (t = 0) or `to` (t = 1). */
-RG_INLINE int64_t step_of(const rg_upsample_args *k, int t, int d, const rg_dtype T)
-{
-    return k->strides[t][d] * (vbytes(T) / VLEN);
-}
-
-/* n channels of a pixel from i on, neighbours or not. */
-RG_INLINE vreal load_channels(const rg_upsample_args *k, const char *pixel, int64_t i, const int n,
-                              const rg_dtype T)
-{
-    return vload_strided(pixel, i, k->strides[0][3], n, T, k->dense);
-}
-
-RG_INLINE void store_channels(const rg_upsample_args *k, char *pixel, int64_t i, const int n,
-                              const rg_dtype T, vreal value)
-{
-    const int64_t step = k->strides[1][3];
-    if (k->add)
-        value += vload_strided(pixel, i, step, n, T, k->dense);
-    vstore_strided(pixel, i, step, n, T, k->dense, value);
-}
-
-/* Whether results are written by streaming stores: every pixel must start at an aligned address. */
-RG_INLINE bool is_streamed(const rg_upsample_args *k, const rg_dtype T)
-{
-    uintptr_t all = (uintptr_t)k->to;
-    for (int d = 0; d < 3; d++)
-        all |= (uintptr_t)step_of(k, 1, d, T);
-    return k->stream && k->dense && all % RG_VECTOR_BYTES == 0;
-}
-
-/* ---- forward ---- */
-
-/* Columns of y whose positions are known: bytes to the pixels left and right of each, and how far
- * it is on the way between them. */
-enum { COLUMNS = 256 };
-typedef struct positions {
-    int64_t left[COLUMNS], right[COLUMNS];
-    real f[COLUMNS];
-} positions;
-
-static void find_positions(const rg_upsample_axis *axis, int64_t first, int64_t count, int64_t step,
-                           positions *p)
-{
-    for (int64_t i = 0; i < count; i++) {
-        const rg_upsample_tap tap = rg_upsample_tap_of(axis, first + i);
-        p->left[i] = tap.first * step;
-        p->right[i] = tap.second * step;
-        p->f[i] = (real)tap.f;
-    }
-}
-
-/* The four pixels that an output lies between, and its position there. */
-typedef struct corners {
-    const char *pixel[2][2]; /* upper and lower row, left and right */
-    real down, right;        /* 0: the lower row, or the right pixels, are not read */
-} corners;
-
-RG_INLINE vreal between(vreal a, vreal b, real f)
-{
-    return vfma(vset(f), b, vset(1 - f) * a);
-}
-
-RG_INLINE vpair between_pairs(vpair a, vpair b, real f)
-{
-    return (vpair){ between(a.a, b.a, f), between(a.b, b.b, f) };
-}
-
-RG_INLINE vpair forward_pair(const corners *c, int64_t i, const rg_dtype T, const bool down,
-                             const bool right)
-{
-    vpair row[2];
-    for (int r = 0; r < (down ? 2 : 1); r++) {
-        row[r] = vload_pair(c->pixel[r][0], i, T, true);
-        if (right)
-            row[r] = between_pairs(row[r], vload_pair(c->pixel[r][1], i, T, true), c->right);
-    }
-    return down ? between_pairs(row[0], row[1], c->down) : row[0];
-}
-
-/* The last channels, or all where they are no neighbours. */
-RG_INLINE void mix_rest_of(const rg_upsample_args *k, const corners *c, char *to, int64_t i,
-                           const rg_dtype T)
-{
-    for (; i < k->channels; i += VLEN) {
-        const int n = vlanes_left(k->channels - i);
-        vreal row[2];
-        for (int r = 0; r < (c->down > 0 ? 2 : 1); r++) {
-            row[r] = load_channels(k, c->pixel[r][0], i, n, T);
-            if (c->right > 0)
-                row[r] = between(row[r], load_channels(k, c->pixel[r][1], i, n, T), c->right);
-        }
-        store_channels(k, to, i, n, T, c->down > 0 ? between(row[0], row[1], c->down) : row[0]);
-    }
-}
-
-RG_OUTLINE void mix_rest(const rg_upsample_args *k, const corners *c, char *to, int64_t i,
-                         rg_dtype T)
-{
-    RG_WITH_TYPE(T, U, mix_rest_of(k, c, to, i, U));
-}
-
-RG_INLINE void mix_pixel(const rg_upsample_args *k, const corners *c, char *to, const rg_dtype T,
-                         const bool down, const bool right, bool stream)
-{
-    int64_t i = 0;
-    if (k->dense) {
-        for (; i + 4 * VLEN <= k->channels; i += 4 * VLEN) {
-            const vpair a = forward_pair(c, i, T, down, right);
-            const vpair b = forward_pair(c, i + 2 * VLEN, T, down, right);
-            vstore_sums(to, i, T, a, stream);
-            vstore_sums(to, i + 2 * VLEN, T, b, stream);
-        }
-    }
-    if (i < k->channels)
-        mix_rest(k, c, to, i, T);
-}
-
-/* A pixel of y. One that lies on a pixel of x is its copy. */
-RG_INLINE void forward_pixel(const rg_upsample_args *k, const corners *c, char *to,
-                             const rg_dtype T, bool stream)
-{
-    const bool down = c->down > 0, right = c->right > 0;
-    if (down && right)
-        mix_pixel(k, c, to, T, true, true, stream);
-    else if (down)
-        mix_pixel(k, c, to, T, true, false, stream);
-    else if (right)
-        mix_pixel(k, c, to, T, false, true, stream);
-    else
-        move_segment(to, k->strides[1][3], c->pixel[0][0], k->strides[0][3], k->channels, T, false,
-                     stream);
-}
-
-/* Columns from `first` on, of which the positions are known. */
-RG_INLINE void forward_row(const rg_upsample_args *k, int64_t unit, int64_t first, int64_t count,
-                           const positions *p, const rg_dtype T, bool stream)
-{
-    const rg_upsample_axis *rows = &k->axes[0];
-    const int64_t image = unit / rows->out, o = unit % rows->out;
-    const rg_upsample_tap tap = rg_upsample_tap_of(rows, o);
-    const char *from = (const char *)k->from + image * step_of(k, 0, 0, T);
-    const char *upper = from + tap.first * step_of(k, 0, 1, T);
-    const char *lower = from + tap.second * step_of(k, 0, 1, T);
-    char *to = (char *)k->to + image * step_of(k, 1, 0, T) + o * step_of(k, 1, 1, T) +
-               first * step_of(k, 1, 2, T);
-    for (int64_t i = 0; i < count; i++) {
-        const corners c = { { { upper + p->left[i], upper + p->right[i] },
-                              { lower + p->left[i], lower + p->right[i] } },
-                            (real)tap.f,
-                            p->f[i] };
-        forward_pixel(k, &c, to, T, stream);
-        to += step_of(k, 1, 2, T);
-    }
-}
-
-RG_INLINE void upsample_forward(const rg_upsample_args *k, int64_t begin, int64_t end,
-                                const rg_dtype T)
-{
-    const rg_upsample_axis *columns = &k->axes[1];
-    const bool stream = is_streamed(k, T);
-    positions p;
-    for (int64_t first = 0; first < columns->out; first += COLUMNS) {
-        const int64_t count = least(COLUMNS, columns->out - first);
-        find_positions(columns, first, count, step_of(k, 0, 2, T), &p);
-        for (int64_t unit = begin; unit < end; unit++)
-            forward_row(k, unit, first, count, &p, T, stream);
-    }
-}
-
-/* ---- gradient: dx gathers, along rows of dy first, then down ----
+/* The gradient of upsample on the CPU: dx gathers, along rows of dy first, then down.
  *
- * Slower in bf16 on Zen 4: summing rows in a buffer first, and explicit prefetches. */
+ * Slower in bf16 on Zen 4: summing rows in a buffer first. */
+#include "backend/cpu/long_sum_cpu.h"
+#include "ops/upsample/upsample_cpu.h"
 
 /* What is known of some pixels along an axis: the outputs that look at each, and their weights.
  * Only the first pixel may have more outputs than weights. */
@@ -377,6 +202,20 @@ RG_INLINE void gradient_pixel(const rg_upsample_args *k, const target t, const r
         gradient_rest(k, t, i, T);
 }
 
+/* Asks for the outputs that pixels some steps ahead are the first to read, where a pixel takes so
+ * many instructions that the processor does not come to later loads by itself. */
+RG_INLINE void fetch_ahead(const rg_upsample_args *k, const target *t, const rg_dtype T)
+{
+    enum { LINE = 64, AHEAD = 2048 };
+    const int64_t rows = count_of(&t->rows), columns = count_of(&t->columns);
+    const int64_t bytes = least(step_of(k, 0, 2, T) * columns / 2, AHEAD);
+    if (columns <= 2)
+        return;
+    for (int64_t row = rows / 2; row < rows; row++)
+        for (int64_t i = 0; i < bytes; i += LINE)
+            __builtin_prefetch(t->from + row * step_of(k, 0, 1, T) + AHEAD + i, 0, 3);
+}
+
 /* Rows from y on of one image, and the columns that are known. */
 RG_INLINE void gradient_block(const rg_upsample_args *k, int64_t image, const looks *rows,
                               const looks *columns, const rg_dtype T, bool stream)
@@ -391,6 +230,7 @@ RG_INLINE void gradient_block(const rg_upsample_args *k, int64_t image, const lo
             const char *first =
                 from + row.begin * step_of(k, 0, 1, T) + column.begin * step_of(k, 0, 2, T);
             const target t = { row, column, first, to, stream };
+            fetch_ahead(k, &t, T);
             gradient_pixel(k, t, T);
             to += step_of(k, 1, 2, T);
         }
@@ -413,12 +253,8 @@ RG_INLINE void upsample_gradient(const rg_upsample_args *k, int64_t begin, int64
     }
 }
 
-/* ---- entry points and table ---- */
-
-RG_KERNEL(upsample_forward, rg_upsample_args)
 RG_KERNEL(upsample_gradient, rg_upsample_args)
 
-RG_CPU_TABLE(upsample, RG_UPSAMPLE_KERNELS) = {
-    [RG_UPSAMPLE_FORWARD] = RG_ROW(upsample_forward),
+RG_CPU_TABLE(upsample_gradient, RG_UPSAMPLE_KERNELS) = {
     [RG_UPSAMPLE_GRADIENT] = RG_ROW(upsample_gradient),
 };
