@@ -42,8 +42,8 @@ typedef struct rg_metric_file {
 rg_status rg_csv_open(rg_metric_file *csv, const char *path);
 /* The same for a new run: rows of the run before are removed. */
 rg_status rg_csv_start(rg_metric_file *csv, const char *path);
-/* Whether a file has rows that a new run must not replace: two, or one below another first line. One
- * row alone is what a run leaves that is killed before its first checkpoint. */
+/* Whether a file has rows that a new run must not replace: two, or one below another first line.
+ * One row alone is what a run leaves that is killed before its first checkpoint. */
 bool rg_csv_is_used(const char *path);
 rg_status rg_csv_add(rg_metric_file *csv, const rg_metric_row *row);
 
