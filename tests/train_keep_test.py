@@ -68,6 +68,7 @@ class Best(Case):
         self.refuses(*self.small("--validation", "0", "--patience", "2"), says="--patience", status=2)
 
     def test_interrupt_writes_a_report(self):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and the program leaves it so
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             out = self.path("out%d" % number)
             child = start(*self.small("--epochs", "10000", "--out", out))
