@@ -2,8 +2,10 @@
 /* Copyright The retrograde authors */
 /* Concat: description, shape rule, forward, gradient. */
 #include "ops/concat/concat.h"
+#include "core/integer.h"
 #include "ops/move/move_record.h"
 #include "ops/ops.h"
+#include "runtime/objects.h"
 
 #include <retrograde/concat.h>
 
@@ -117,6 +119,7 @@ static bool joins_rows(const rg_call *call, int32_t kernel, const rg_tensor *who
                        const rg_tensor *const parts[], rg_concat_join_args *args)
 {
     const int32_t axis = axis_of(call->desc, whole->desc.rank);
+    const bool on_cpu = whole->device->backend == &rg_backend_cpu;
     int64_t inner = 1, total = 0, taken = 0;
     bool dense = rg_shape_is_dense(&whole->desc);
     for (int32_t d = axis + 1; d < whole->desc.rank; d++)
@@ -130,7 +133,7 @@ static bool joins_rows(const rg_call *call, int32_t kernel, const rg_tensor *who
         args->start[i + 1] = total;
     }
     args->rows = total > 0 ? rg_shape_count(&whole->desc) / total : 0;
-    return dense && args->rows > 1 && total <= RG_CONCAT_ROW &&
+    return dense && args->rows > 1 && total <= (on_cpu ? RG_CONCAT_CPU_ROW : RG_CONCAT_ROW) &&
            rg_call_finds(call, kernel, whole->desc.dtype);
 }
 
@@ -138,12 +141,14 @@ static rg_status record_rows(rg_call *call, int32_t kernel, const rg_tensor *who
                              const rg_tensor *const parts[], rg_concat_join_args *args)
 {
     const int64_t bytes = rg_move_bytes(whole);
-    args->stream = rg_call_streams(call, bytes);
+    const bool on_cpu = whole->device->backend == &rg_backend_cpu; /* rows are made first */
+    args->stream = rg_call_streams(call, on_cpu ? bytes / 2 : bytes);
     rg_launch launch = { .kernel = kernel,
                          .dtype = whole->desc.dtype,
                          RG_ARGS(*args),
                          .tensors = { RG_BIND(*args, whole, whole) },
                          .units = args->rows,
+                         .grain = rg_max(RG_MOVE_PIECE / rg_max(args->start[call->inputs], 1), 1),
                          .bytes = 2 * bytes };
     for (int32_t i = 0; i < call->inputs; i++)
         launch.tensors[RG_POINTER(*args, parts) + (size_t)i] = parts[i];
