@@ -82,8 +82,8 @@ rg_status rg_run_global_lp_pool(rg_run *run)
 
 /* ---- gradients of pooling ---- */
 
-/* dX where X is not given: of `shape`, whose batch may be -1 for that of dY, or of the smallest shape
- * that gives this dY, which windows cover to its end. */
+/* dX where X is not given: of `shape`, whose batch may be -1 for that of dY, or of the smallest
+ * shape that gives this dY, which windows cover to its end. */
 static rg_status source_shape(rg_run *run, const rg_pool_desc *d, rg_tensor_desc *shape)
 {
     int64_t given[RG_ONNX_VALUES];
@@ -102,11 +102,11 @@ static rg_status source_shape(rg_run *run, const rg_pool_desc *d, rg_tensor_desc
                              (int64_t)d->padding.left + d->padding.right };
     for (int32_t axis = 2 - spatial; axis < 2; axis++) {
         const int32_t at = spatial + axis - 1 + !run->node.nhwc;
-        RG_CHECK(d->padding.policy == RG_PADDING_EXPLICIT && d->padding.top >= 0,
-                 RG_INVALID_ARGUMENT,
-                 "%s: with auto_pad the shape of dX does not follow from dY; give X or the attribute "
-                 "shape, (n, c, d…)",
-                 run->node.type);
+        RG_CHECK(
+            d->padding.policy == RG_PADDING_EXPLICIT && d->padding.top >= 0, RG_INVALID_ARGUMENT,
+            "%s: with auto_pad the shape of dX does not follow from dY; give X or the attribute "
+            "shape, (n, c, d…)",
+            run->node.type);
         const int64_t steps = (shape->dims[at] - 1) * d->stride[axis];
         shape->dims[at] =
             steps + (d->window[axis] - 1) * (int64_t)d->dilation[axis] + 1 - pads[axis];
