@@ -31,7 +31,7 @@ endif()
 
 add_library(rg_train_objects OBJECT
     src/train/dataset.c src/train/dataset_open.c src/train/dataset_arrays.c
-    src/train/data_source.c src/train/idx.c src/train/zip.c src/train/npy_set.c
+    src/train/data_source.c src/train/idx.c src/train/zip.c src/train/npy_set.c src/train/npy_targets.c
     src/train/png_image.c src/train/jpeg_image.c src/train/webp_image.c src/train/resize.c src/train/image_file.c
     src/train/dataset_measure.c src/train/image_items.c src/train/decode_budget.c src/train/exif.c src/train/image_pass.c src/train/image_set.c src/train/image_folder.c src/train/folder_names.c src/train/mask_folder.c src/train/mask_image.c src/train/mask_items.c src/train/tar_members.c src/train/tar_set.c src/train/glyphs.c src/train/loader.c src/train/loader_desc.c src/train/loader_image.c
     src/train/model.c src/train/layer_rules.c src/train/network.c src/train/network_desc.c src/train/scores.c src/train/stepper.c

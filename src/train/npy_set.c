@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Data sets as NPY arrays x and y: members of an NPZ file, or files of a folder. */
+#include "train/npy_set.h"
 #include "train/image_items.h"
 #include "train/zip.h"
 #include "core/dtype.h"
@@ -16,14 +17,7 @@ static const rg_allocator *const memory = &rg_default_allocator;
 
 /* ---- arrays ---- */
 
-typedef struct npy_array {
-    bool found;
-    char name[24]; /* "x_train.npy" */
-    rg_npy_header h;
-    char *data;
-} npy_array;
-
-static void release_array(npy_array *array)
+static void release_array(rg_npy_array *array)
 {
     rg_release(memory, array->data, array->h.bytes);
     array->data = NULL;
@@ -50,7 +44,7 @@ static rg_status read_header(rg_source *source, rg_npy_header *h)
 }
 
 /* Integers of other sizes become i64; those that are too large become less than 0. */
-static rg_status widen(npy_array *array)
+static rg_status widen(rg_npy_array *array)
 {
     rg_npy_header *h = &array->h;
     const size_t each = (size_t)abs(h->narrow), count = h->bytes / each;
@@ -70,7 +64,7 @@ static rg_status widen(npy_array *array)
     return RG_OK;
 }
 
-static rg_status read_array(rg_source *source, npy_array *array)
+static rg_status read_array(rg_source *source, rg_npy_array *array)
 {
     rg_npy_header h = { 0 };
     void *data;
@@ -111,7 +105,7 @@ static rg_status blame(const npy_place *place, const char *name, rg_status statu
     return status;
 }
 
-static rg_status read_member(const npy_place *place, npy_array *array)
+static rg_status read_member(const npy_place *place, rg_npy_array *array)
 {
     rg_zip_member member;
     rg_source source;
@@ -127,7 +121,7 @@ static rg_status read_member(const npy_place *place, npy_array *array)
     return status;
 }
 
-static rg_status read_file(const npy_place *place, npy_array *array)
+static rg_status read_file(const npy_place *place, rg_npy_array *array)
 {
     char path[RG_DATASET_PATH];
     struct stat info;
@@ -147,7 +141,8 @@ static rg_status read_file(const npy_place *place, npy_array *array)
     return status;
 }
 
-static rg_status find_array(const npy_place *place, char letter, const char *end, npy_array *array)
+static rg_status find_array(const npy_place *place, char letter, const char *end,
+                            rg_npy_array *array)
 {
     snprintf(array->name, sizeof array->name, "%c%s%s.npy", letter, end[0] != 0 ? "_" : "", end);
     return blame(place, array->name,
@@ -156,7 +151,7 @@ static rg_status find_array(const npy_place *place, char letter, const char *end
 
 static bool has_array(const npy_place *place, char letter, const char *end)
 {
-    npy_array array = { .found = false };
+    rg_npy_array array = { .found = false };
     rg_zip_member member;
     char path[RG_DATASET_PATH];
     struct stat info;
@@ -215,7 +210,7 @@ static void find_steps(const int64_t dims[4], bool fortran, int64_t step[4])
 }
 
 /* Elements in C order, as u8 or f32, whatever the order and type in the file. */
-static void convert(rg_dataset *set, const npy_array *x)
+static void convert(rg_dataset *set, const rg_npy_array *x)
 {
     const rg_dataset_info *info = &set->info;
     const int64_t dims[4] = { info->count, info->height, info->width, info->channels };
@@ -251,7 +246,7 @@ static rg_status check_finite(const rg_dataset *set)
 
 /* Images (h, w, c) of one item: of more dimensions those between the first and the last make one.
  */
-static rg_status find_shape(const npy_array *x, rg_dataset_info *info)
+static rg_status find_shape(const rg_npy_array *x, rg_dataset_info *info)
 {
     const int64_t *dims = x->h.dims;
     const int32_t rank = x->h.rank;
@@ -274,7 +269,7 @@ static rg_status find_shape(const npy_array *x, rg_dataset_info *info)
     return RG_OK;
 }
 
-static rg_status use_images(rg_dataset *set, npy_array *x)
+static rg_status use_images(rg_dataset *set, rg_npy_array *x)
 {
     RG_CHECK(x->h.dtype != RG_I32 && x->h.dtype != RG_I64, RG_UNSUPPORTED,
              "pixels have the dtype %s; u8, f16, f32 and f64 are supported",
@@ -294,226 +289,53 @@ static rg_status use_images(rg_dataset *set, npy_array *x)
     return check_finite(set);
 }
 
-/* ---- y ---- */
-
-/* What y holds for each image. */
-typedef struct npy_targets {
-    rg_target_kind kind;
-    int64_t count;
-    int64_t dims[RG_MAX_RANK]; /* of one image, without those of 1 */
-    int32_t rank;
-    char name[24]; /* of the file; empty: there is none */
-} npy_targets;
-
-/* The dimensions `from` to `end` - 1 of an array, without those of 1. */
-static void list_dims(const rg_npy_header *h, int32_t from, int32_t end, npy_targets *to)
-{
-    to->rank = 0;
-    for (int32_t d = from; d < end; d++) {
-        if (h->dims[d] != 1)
-            to->dims[to->rank++] = h->dims[d];
-    }
-}
-
-static bool same_dims(const npy_targets *a, const npy_targets *b)
-{
-    return a->rank == b->rank && memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims) == 0;
-}
-
-/* In signed masks -1 marks pixels that are ignored. */
-static rg_status label_at(const npy_array *y, int64_t i, bool is_mask, int32_t *label)
-{
-    const int64_t value = y->h.dtype == RG_U8    ? ((const uint8_t *)y->data)[i]
-                          : y->h.dtype == RG_I32 ? ((const int32_t *)y->data)[i]
-                                                 : ((const int64_t *)y->data)[i];
-    const int64_t least = is_mask ? RG_DATASET_IGNORED : 0;
-    RG_CHECK(value >= least && value < RG_DATASET_CLASSES, RG_MALFORMED,
-             "label %lld is %lld; labels must be between 0 and %d%s", (long long)i,
-             (long long)value, RG_DATASET_CLASSES - 1, is_mask ? ", or -1 (ignored)" : "");
-    *label = (int32_t)value;
-    return RG_OK;
-}
-
-static bool is_whole(rg_dtype dtype)
-{
-    return dtype == RG_U8 || dtype == RG_I32 || dtype == RG_I64;
-}
-
-/* Elements in C order: the last dimension is contiguous. */
-static rg_status order_rows(npy_array *y)
-{
-    const rg_npy_header *h = &y->h;
-    const size_t element = rg_dtype_size(h->dtype);
-    int64_t index[RG_MAX_RANK] = { 0 }, step[RG_MAX_RANK] = { 0 }, next = 1, from = 0;
-    void *data;
-    RG_TRY(rg_allocate(memory, h->bytes, &data));
-    for (int32_t d = 0; d < h->rank; d++) {
-        step[d] = next;
-        next *= h->dims[d];
-    }
-    for (size_t i = 0; i < h->bytes / element; i++) {
-        memcpy((char *)data + i * element, y->data + (size_t)from * element, element);
-        for (int32_t d = h->rank - 1; d >= 0; d--) {
-            from += step[d];
-            if (++index[d] < h->dims[d])
-                break;
-            from -= step[d] * h->dims[d];
-            index[d] = 0;
-        }
-    }
-    rg_release(memory, y->data, h->bytes);
-    y->data = data;
-    y->h.fortran = false;
-    return RG_OK;
-}
-
-/* What an array y holds. `count`: of images, -1 where they are not read. */
-static rg_status find_targets(const npy_array *y, int64_t count, npy_targets *t)
-{
-    const rg_npy_header *h = &y->h;
-    RG_CHECK(h->rank >= 1, RG_UNSUPPORTED, "targets must have at least one dimension");
-    RG_CHECK(count < 0 || h->dims[0] == count, RG_MALFORMED,
-             "there are %lld labels for %lld images", (long long)h->dims[0], (long long)count);
-    memcpy(t->name, y->name, sizeof t->name);
-    list_dims(h, 1, h->rank, t);
-    t->count = 1;
-    for (int32_t d = 0; d < t->rank; d++)
-        t->count *= t->dims[d];
-    t->kind = !is_whole(h->dtype) ? RG_TARGET_VALUES
-              : t->count == 1     ? RG_TARGET_CLASS
-              : h->rank == 2      ? RG_TARGET_LABELS
-                                  : RG_TARGET_MASK;
-    RG_CHECK(t->count >= 1 && t->count <= INT32_MAX, RG_MALFORMED,
-             "there are %lld targets an image", (long long)t->count);
-    RG_CHECK(t->kind == RG_TARGET_CLASS || t->kind == RG_TARGET_MASK ||
-                 t->count <= RG_DATASET_CLASSES,
-             RG_UNSUPPORTED, "there are %lld targets an image; at most %d are supported",
-             (long long)t->count, RG_DATASET_CLASSES);
-    return RG_OK;
-}
-
-/* Classes, of images or of pixels; `to` may be NULL. */
-static rg_status use_classes(const npy_array *y, int64_t count, bool is_mask, int32_t *to,
-                             int32_t *largest)
-{
-    for (int64_t i = 0; i < count; i++) {
-        int32_t label = 0;
-        RG_TRY(label_at(y, i, is_mask, &label));
-        *largest = label > *largest ? label : *largest;
-        if (to != NULL)
-            to[i] = label;
-    }
-    return RG_OK;
-}
-
-static rg_status use_values(const npy_array *y, int64_t count, bool labels, float *to)
-{
-    for (int64_t i = 0; i < count; i++) {
-        const double value = rg_element_get(y->data, y->h.dtype, i);
-        RG_CHECK(!labels || value == 0 || value == 1, RG_MALFORMED,
-                 "element %lld is %g; labels of several classes must be 0 or 1", (long long)i,
-                 value);
-        to[i] = (float)value;
-        RG_CHECK(isfinite(to[i]), RG_MALFORMED, "element %lld is not a finite number",
-                 (long long)i);
-    }
-    return RG_OK;
-}
-
-/* `set` is NULL for the part that is not read. */
-static rg_status use_labels(npy_array *y, rg_dataset *set, npy_targets *t, int32_t *largest)
-{
-    if (y->h.fortran && y->h.rank > 1)
-        RG_TRY(order_rows(y));
-    RG_TRY(find_targets(y, set != NULL ? set->info.count : -1, t));
-    const bool classes = t->kind == RG_TARGET_CLASS || t->kind == RG_TARGET_MASK;
-    const bool is_mask = t->kind == RG_TARGET_MASK;
-    const int64_t all = y->h.dims[0] * t->count;
-    if (!classes)
-        *largest = (int32_t)t->count - 1;
-    if (set == NULL)
-        return classes ? use_classes(y, all, is_mask, NULL, largest) : RG_OK;
-    set->info.target = t->kind;
-    set->info.targets = t->count;
-    if (classes) {
-        RG_TRY(rg_allocate_array((size_t)all, sizeof *set->labels, &set->labels));
-        return use_classes(y, all, is_mask, set->labels, largest);
-    }
-    RG_TRY(rg_allocate_array((size_t)all, sizeof *set->values, &set->values));
-    return use_values(y, all, t->kind == RG_TARGET_LABELS, set->values);
-}
-
 /* ---- the set ---- */
 
 /* `pixels`: the rows and columns of an image. */
 static rg_status read_images(const npy_place *place, rg_dataset_part part, const char *end,
-                             rg_dataset *set, npy_targets *pixels)
+                             rg_dataset *set, rg_npy_targets *pixels)
 {
-    npy_array x = { 0 };
+    rg_npy_array x = { 0 };
     rg_status status = find_array(place, 'x', end, &x);
     if (status == RG_OK && !x.found)
         status = blame(place, NULL, rg_dataset_no_part(part));
     else if (status == RG_OK)
         status = blame(place, x.name, use_images(set, &x));
-    list_dims(&x.h, 1, x.h.rank > 3 ? x.h.rank - 1 : x.h.rank, pixels);
+    rg_npy_list_dims(&x.h, 1, x.h.rank > 3 ? x.h.rank - 1 : x.h.rank, pixels);
     release_array(&x);
     return status;
 }
 
 static rg_status read_labels(const npy_place *place, const char *end, rg_dataset *set,
-                             npy_targets *targets, int32_t *largest)
+                             rg_npy_targets *targets, int32_t *largest)
 {
-    npy_array y = { 0 };
+    rg_npy_array y = { 0 };
     rg_status status = find_array(place, 'y', end, &y);
     if (status == RG_OK && !y.found && set != NULL)
         status = blame(place, NULL, rg_fail(RG_MALFORMED, "the labels %s are missing", y.name));
     else if (status == RG_OK && y.found)
-        status = blame(place, y.name, use_labels(&y, set, targets, largest));
+        status = blame(place, y.name, rg_npy_use_labels(&y, set, targets, largest));
     release_array(&y);
     return status;
-}
-
-/* A mask has the size of its image. */
-static rg_status check_mask(const rg_dataset *set, const npy_targets *targets,
-                            const npy_targets *pixels)
-{
-    RG_CHECK(targets->kind != RG_TARGET_MASK || same_dims(targets, pixels), RG_MALFORMED,
-             "a mask has %lld pixels, but must have the size of its image, %lld x %lld",
-             (long long)targets->count, (long long)set->info.height, (long long)set->info.width);
-    return RG_OK;
-}
-
-static rg_status check_parts(const npy_targets *own, const npy_targets *other)
-{
-    static const char *const kinds[] = { "class", "labels", "values", "mask" };
-    const bool same = own->kind == other->kind && own->count == other->count &&
-                      (own->kind != RG_TARGET_MASK || same_dims(own, other));
-    RG_CHECK(
-        other->name[0] == 0 || same, RG_MALFORMED,
-        "the targets of an image, %lld (%s), differ in number, kind or shape from those in %s, "
-        "%lld (%s)",
-        (long long)own->count, kinds[own->kind], other->name, (long long)other->count,
-        kinds[other->kind]);
-    return RG_OK;
 }
 
 /* The classes of all parts count, and their targets agree. */
 static rg_status read_set(const npy_place *place, rg_dataset_part part, rg_dataset *set)
 {
-    npy_targets pixels, own = { .name = "" };
+    rg_npy_targets pixels, own = { .name = "" };
     int32_t largest = 0;
     const char *end;
     RG_TRY(blame(place, NULL, find_end(*place, part, &end)));
     RG_TRY(read_images(place, part, end, set, &pixels));
     RG_TRY(read_labels(place, end, set, &own, &largest));
-    RG_TRY(blame(place, own.name, check_mask(set, &own, &pixels)));
+    RG_TRY(blame(place, own.name, rg_npy_check_mask(set, &own, &pixels)));
     for (int i = RG_DATASET_TRAIN; i <= RG_DATASET_VALIDATION; i++) {
         const npy_place silent = { .path = place->path, .zip = place->zip };
-        npy_targets other = { .name = "" };
+        rg_npy_targets other = { .name = "" };
         if (i == (int)part || find_end(silent, (rg_dataset_part)i, &end) != RG_OK)
             continue;
         RG_TRY(read_labels(place, end, NULL, &other, &largest));
-        RG_TRY(blame(place, own.name, check_parts(&own, &other)));
+        RG_TRY(blame(place, own.name, rg_npy_check_parts(&own, &other)));
     }
     return rg_dataset_name(set, largest + 1, NULL);
 }
