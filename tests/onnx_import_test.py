@@ -321,6 +321,11 @@ def test_fixed_batch_flat(folder):
         got = losses(folder, data, name=name)
         wanted = got if name == "rest" else wanted
         assert got == wanted, (name, got, wanted)
+    data = model([node("Reshape", ["x", "s"], ["v"]), node("Gather", ["v", "i"], ["f"]), node("Gemm", ["f", "w"], ["y"], transB=1)],
+                 [port("x", [1, 1, 8, 8])], [port("y", [1, 3])],
+                 [tensor("s", [1], [-1], INT64), tensor("i", [1, 64], list(range(64)), INT64),
+                  tensor("w", [3, 64], [v / 8 for v in PIXELS[:192]])])
+    assert losses(folder, data, name="strides") == wanted
     data = model([node("Reshape", ["x", "s"], ["t"]), node("Concat", ["token", "t"], ["c"], axis=1),
                   node("ReduceMean", ["c"], ["m"], axes=[1], keepdims=0), node("Gemm", ["m", "w"], ["y"])],
                  [port("x", [1, 1, 8, 8])], [port("y", [1, 3])],

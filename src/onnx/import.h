@@ -207,6 +207,9 @@ void rg_import_open_expand(const rg_import *m, const rg_flow *x, int32_t rank,
                            int64_t dims[RG_PROBES][RG_MAX_RANK]);
 /* Flows that a Concat joins along an axis: one image beside a batch of them is repeated. */
 rg_status rg_import_open_concat(rg_import *m, const rg_flow *like, int32_t axis, rg_flow *x);
+/* A Gather of all elements in their order defines its output as a reshape. */
+rg_status rg_import_open_gather(rg_import *m, const rg_proto_node *node, const rg_array *indices,
+                                bool *done);
 /* The shape of a Reshape in one probe, in place: 0 keeps a dimension, -1 is what is left. */
 rg_status rg_resolve_shape(const rg_tensor_desc *x, bool allow_zero, int64_t shape[], int32_t rank);
 

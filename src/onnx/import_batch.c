@@ -157,3 +157,30 @@ rg_status rg_import_open_concat(rg_import *m, const rg_flow *like, int32_t axis,
     }
     return any ? rg_flow_expand(m, x, rg_flow_rank(x), dims) : RG_OK;
 }
+
+/* Views by strides are written as a Gather of all elements of a vector, in their own order. */
+rg_status rg_import_open_gather(rg_import *m, const rg_proto_node *node, const rg_array *indices,
+                                bool *done)
+{
+    int64_t dims[RG_PROBES][RG_MAX_RANK];
+    rg_known *known = NULL;
+    rg_flow x;
+    *done = false;
+    RG_TRY(rg_import_known(m, node, 0, &known));
+    if (m->file_batch == 0 || known->shape[0].rank != 1 || batch_dimension(known->shape) != 0 ||
+        indices->rank < 1 || indices->count != file_length(m, known->shape, 0) ||
+        !divides(m, indices->dims[0]))
+        return RG_OK;
+    for (int64_t i = 0; i < indices->count; i++) {
+        if (rg_array_at(indices, i).i != i)
+            return RG_OK;
+    }
+    for (int32_t p = 0; p < RG_PROBES; p++) {
+        memcpy(dims[p], indices->dims, sizeof dims[p]);
+        dims[p][0] = indices->dims[0] / m->file_batch * (RG_PROBE_BATCH + p);
+    }
+    *done = true;
+    RG_TRY(rg_import_plain(m, node, 0, &x));
+    RG_TRY(rg_flow_reshape(m, &x, indices->rank, dims));
+    return rg_import_define(m, node, 0, &x);
+}

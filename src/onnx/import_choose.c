@@ -151,6 +151,9 @@ rg_status rg_convert_gather(rg_import *m, const rg_proto_node *node)
     RG_TRY(rg_known_array(m, known, 0, &indices));
     RG_TRY(rg_axis("attribute 'axis'", axis, source->shape[0].rank, &along));
     const int64_t length = source->shape[0].dims[along];
+    RG_TRY(rg_import_open_gather(m, node, indices, &done));
+    if (done)
+        return RG_OK;
     RG_CHECK(length == source->shape[1].dims[along], RG_UNSUPPORTED,
              "picking from a dimension that depends on the size of the batch is not covered");
     if (along == 0 && source->shape[0].rank == 2)
