@@ -342,10 +342,101 @@ static void test_reload(rig *r)
     rg_kernel_destroy(kernels[1]);
 }
 
+/* secondaryOffset of a dropout's gradient: pixel p has the mask of pixel p + offset. The gradient
+ * is a slice, at the offset, of tensors of the size of x. */
+static void test_dropout_offset(rig *r)
+{
+    enum { HEIGHT = 4, WIDTH = 5, CLIP = 3 };
+    const rg_dropout_desc desc = rg_dropout_desc_default();
+    rg_kernel *kernel = NULL;
+    rg_state *state = NULL;
+    double y[HEIGHT * WIDTH], dy[CLIP * CLIP], dx[CLIP * CLIP], ones[HEIGHT * WIDTH];
+    for (int i = 0; i < HEIGHT * WIDTH; i++)
+        ones[i] = 1;
+    EXPECT_OK(rg_dropout_create(r->device, &desc, &kernel));
+    rg_tensor *x = of_values(r, 3, DIMS(HEIGHT, WIDTH, 1), ones), *out = NULL, *back = NULL;
+    rg_tensor *wide = of_values(r, 3, DIMS(HEIGHT, WIDTH, 1), ones), *parts[2] = { NULL };
+    EXPECT_OK(rg_tensor_slice(wide, DIMS(1, 2, 0), DIMS(CLIP, CLIP, 1), NULL, &parts[0]));
+    fill(parts[0], 3);
+    EXPECT_OK(rg_tensor_read(parts[0], dy, sizeof dy, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_kernel_forward_alloc(kernel, r->commands, 1, &x, false, &out, &state));
+    EXPECT_OK(rg_kernel_gradient_alloc(kernel, r->commands, 1, &wide, NULL, NULL, &state, 1, false,
+                                       &back));
+    EXPECT_OK(rig_run(r));
+    EXPECT_OK(rg_tensor_slice(back, DIMS(1, 2, 0), DIMS(CLIP, CLIP, 1), NULL, &parts[1]));
+    EXPECT_OK(rg_tensor_read(parts[1], dx, sizeof dx, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_tensor_read(out, y, sizeof y, RG_LAYOUT_SAME)); /* 0, or 1 / keep */
+    for (int i = 0; i < CLIP * CLIP; i++)
+        EXPECT(is_near(dx[i], dy[i] * y[(1 + i / CLIP) * WIDTH + 2 + i % CLIP], 1e-12));
+    drop((rg_tensor *[]){ x, out, back, wide, parts[0], parts[1] }, 6);
+    rg_state_destroy(state);
+    rg_kernel_destroy(kernel);
+}
+
+/* ---- names for people ---- */
+
+/* label of an image and of a command buffer, and its device. */
+static void test_labels(rig *r)
+{
+    rg_tensor *image = tensor_of(r->device, RG_F32, 3, DIMS(2, 2, 1)), *part = NULL;
+    char name[] = "input";
+    EXPECT(strcmp(rg_tensor_label(image), "") == 0 &&
+           strcmp(rg_commands_label(r->commands), "") == 0);
+    EXPECT_OK(rg_tensor_set_label(image, name));
+    EXPECT_OK(rg_commands_set_label(r->commands, "step 7"));
+    name[0] = 0;
+    EXPECT_OK(rg_tensor_slice(image, DIMS(0, 0, 0), DIMS(1, 2, 1), NULL, &part));
+    EXPECT(strcmp(rg_tensor_label(image), "input") == 0 && strcmp(rg_tensor_label(part), "") == 0);
+    EXPECT_OK(rg_tensor_set_label(image, "x"));
+    EXPECT(strcmp(rg_tensor_label(image), "x") == 0);
+    EXPECT(strcmp(rg_commands_label(r->commands), "step 7") == 0);
+    EXPECT(rg_commands_device(r->commands) == r->device && rg_commands_device(NULL) == NULL);
+    EXPECT(strcmp(rg_tensor_label(NULL), "") == 0 && strcmp(rg_commands_label(NULL), "") == 0);
+    EXPECT_FAILS(rg_tensor_set_label(image, NULL), RG_INVALID_ARGUMENT, "label is NULL");
+    EXPECT_FAILS(rg_commands_set_label(NULL, "x"), RG_INVALID_ARGUMENT, "commands is NULL");
+    rg_tensor_destroy(part);
+    rg_tensor_destroy(image);
+}
+
+/* Copying and coding of a state: what it holds is read, and written into one that another forward
+ * pass has filled. The gradient is that of the first. */
+static void test_state_copy(rig *r)
+{
+    const rg_pool_desc desc = rg_pool_desc_default();
+    rg_kernel *kernel = NULL;
+    rg_state *states[2] = { NULL };
+    rg_tensor *x[2], *y[2], *dx[3], *from = NULL, *to = NULL;
+    EXPECT_OK(rg_pool_create(r->device, &desc, &kernel));
+    for (int n = 0; n < 2; n++) {
+        x[n] = filled(r->device, RG_F64, 3, DIMS(4, 6, 2), 1 + (uint64_t)n);
+        EXPECT_OK(rg_kernel_forward_alloc(kernel, r->commands, 1, &x[n], false, &y[n], &states[n]));
+    }
+    for (int n = 0; n < 2; n++)
+        EXPECT_OK(rg_kernel_gradient_alloc(kernel, r->commands, 1, y, NULL, NULL, &states[n], 1,
+                                           false, &dx[n]));
+    EXPECT_OK(rig_run(r));
+    EXPECT_OK(rg_state_tensor(states[0], "winners", &from));
+    EXPECT_OK(rg_state_tensor(states[1], "winners", &to));
+    char *held = elements_of(from);
+    EXPECT_OK(rg_tensor_write(to, held, bytes_of(to), RG_LAYOUT_SAME));
+    EXPECT_OK(rg_kernel_gradient_alloc(kernel, r->commands, 1, y, NULL, NULL, &states[1], 1, false,
+                                       &dx[2]));
+    EXPECT_OK(rig_run(r));
+    EXPECT(same_bits(dx[0], dx[2]) && !same_bits(dx[0], dx[1]));
+    free(held);
+    drop(x, 2);
+    drop(y, 2);
+    drop(dx, 3);
+    rg_state_destroy(states[0]);
+    rg_state_destroy(states[1]);
+    rg_kernel_destroy(kernel);
+}
+
 int main(void)
 {
     RUN_ON_DEVICES(test_neuron, test_arithmetic_gradients, test_spatial_mean, test_resolved_padding,
                    test_matrix_neuron_bias, test_norm_of_convolution, test_weighted_sums,
-                   test_clamped_edges, test_reload);
+                   test_clamped_edges, test_reload, test_dropout_offset, test_labels,
+                   test_state_copy);
     return rg_test_report();
 }

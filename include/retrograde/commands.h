@@ -49,6 +49,12 @@ RG_API rg_status rg_commands_on_completion(rg_commands *commands,
                                            void (*handler)(void *context, rg_status outcome),
                                            void *context);
 
+/** The device of their queue, owned by the commands. */
+RG_API rg_device *rg_commands_device(const rg_commands *commands);
+/** A name for diagnostics; "" by default. The text is copied. */
+RG_API rg_status rg_commands_set_label(rg_commands *commands, const char *label);
+RG_API const char *rg_commands_label(const rg_commands *commands);
+
 /** The state of the commands; never blocks. */
 RG_API rg_commands_state rg_commands_get_state(rg_commands *commands);
 

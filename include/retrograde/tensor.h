@@ -72,6 +72,10 @@ RG_API rg_status rg_tensor_expand(rg_tensor *tensor, int32_t rank, const int64_t
 RG_API rg_status rg_tensor_get_desc(const rg_tensor *tensor, rg_tensor_desc *desc);
 /** The device, owned by the tensor. */
 RG_API rg_device *rg_tensor_device(const rg_tensor *tensor);
+/** A name for diagnostics; "" by default. The text is copied, and views have labels of their own.
+ *  Must not run while another thread reads the label. */
+RG_API rg_status rg_tensor_set_label(rg_tensor *tensor, const char *label);
+RG_API const char *rg_tensor_label(const rg_tensor *tensor);
 /** The address of element (0, …, 0) in the memory of the device; NULL for a temporary. */
 RG_API void *rg_tensor_data(const rg_tensor *tensor);
 /** Bytes of storage this tensor owns: 0 for a view and for wrapped memory. */

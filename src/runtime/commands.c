@@ -35,8 +35,26 @@ void rg_commands_destroy(rg_commands *commands)
         queue->device->backend->wake(queue->queue);
     rg_submission_release(commands->submission);
     rg_submission_release(commands->last);
+    rg_label_clear(&queue->device->allocator, &commands->label);
     rg_release(&queue->device->allocator, commands, sizeof *commands);
     rg_queue_release(queue);
+}
+
+rg_device *rg_commands_device(const rg_commands *commands)
+{
+    return commands != NULL ? commands->queue->device : NULL;
+}
+
+rg_status rg_commands_set_label(rg_commands *commands, const char *label)
+{
+    RG_CHECK_NOT_NULL(commands);
+    RG_CHECK_NOT_NULL(label);
+    return rg_label_set(&commands->queue->device->allocator, &commands->label, label);
+}
+
+const char *rg_commands_label(const rg_commands *commands)
+{
+    return commands != NULL && commands->label != NULL ? commands->label : "";
 }
 
 rg_status rg_commands_recording(const rg_commands *commands, const char *who)

@@ -68,6 +68,7 @@ struct rg_tensor {
     size_t offset; /* of element (0, …, 0) in the storage, in bytes */
     rg_tensor_desc desc;
     bool is_view;
+    char *label; /* NULL: "" */
 
     /* temporaries only */
     uint64_t commands; /* the id of its commands; 0 for others */
@@ -148,6 +149,7 @@ struct rg_commands {
     rg_submission *submission; /* being recorded; NULL after commit */
     rg_submission *last;       /* committed last; NULL before the first commit */
     rg_results_hint hint;
+    char *label;     /* NULL: "" */
     uint64_t serial; /* of calls: see rg_tensor.seen */
 };
 

@@ -115,6 +115,7 @@ void rg_tensor_destroy(rg_tensor *tensor)
     rg_tensor_destroy(tensor->parent);
     rg_storage_release(tensor->storage);
     rg_device *device = tensor->device;
+    rg_label_clear(&device->allocator, &tensor->label);
     rg_release(&device->allocator, tensor, sizeof *tensor);
     rg_device_destroy(device);
 }
@@ -127,6 +128,18 @@ rg_status rg_tensor_get_desc(const rg_tensor *tensor, rg_tensor_desc *desc)
     RG_CHECK_NOT_NULL(desc);
     *desc = tensor->desc;
     return RG_OK;
+}
+
+rg_status rg_tensor_set_label(rg_tensor *tensor, const char *label)
+{
+    RG_CHECK_NOT_NULL(tensor);
+    RG_CHECK_NOT_NULL(label);
+    return rg_label_set(&tensor->device->allocator, &tensor->label, label);
+}
+
+const char *rg_tensor_label(const rg_tensor *tensor)
+{
+    return tensor != NULL && tensor->label != NULL ? tensor->label : "";
 }
 
 rg_device *rg_tensor_device(const rg_tensor *tensor)
