@@ -203,13 +203,14 @@ RG_INLINE void gradient_pixel(const rg_upsample_args *k, const target t, const r
 }
 
 /* Asks for the outputs that pixels some steps ahead are the first to read, where a pixel takes so
- * many instructions that the processor does not come to later loads by itself. */
+ * many instructions that the processor does not come to later loads by itself. With vectors of
+ * less than a cache line that made Zen 4 slower. */
 RG_INLINE void fetch_ahead(const rg_upsample_args *k, const target *t, const rg_dtype T)
 {
     enum { LINE = 64, AHEAD = 2048 };
     const int64_t rows = count_of(&t->rows), columns = count_of(&t->columns);
     const int64_t bytes = least(step_of(k, 0, 2, T) * columns / 2, AHEAD);
-    if (columns <= 2)
+    if (columns <= 2 || RG_VECTOR_BYTES < LINE)
         return;
     for (int64_t row = rows / 2; row < rows; row++)
         for (int64_t i = 0; i < bytes; i += LINE)
