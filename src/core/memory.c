@@ -71,6 +71,52 @@ static void default_release(void *context, void *pointer, size_t size)
 RG_PRIVATE_API const rg_allocator rg_default_allocator = { default_allocate, default_release,
                                                            NULL };
 
+/* ---- for objects of devices ---- */
+
+/* Smaller blocks come from malloc, which has freed ones at hand; aligned ones of the C library are
+ * cut out of larger blocks each time. What malloc returned stands in front of the block. No such
+ * block is aligned to a huge page, as all others are. */
+enum { LINE_BYTES = 64 };
+#ifndef __SANITIZE_ADDRESS__
+#define __SANITIZE_ADDRESS__ 0
+#endif
+#ifdef __has_feature
+#define IS_CHECKED (__SANITIZE_ADDRESS__ || __has_feature(address_sanitizer))
+#else
+#define IS_CHECKED __SANITIZE_ADDRESS__ /* blocks then end where they are asked to */
+#endif
+
+static void *allocate_lines(size_t size)
+{
+    char *const base = malloc(size + (size_t)2 * LINE_BYTES);
+    if (base == NULL)
+        return NULL;
+    char *block = base + LINE_BYTES - (uintptr_t)base % LINE_BYTES; /* 8 bytes further at least */
+    if ((uintptr_t)block % HUGE_PAGE_BYTES == 0)
+        block += LINE_BYTES;
+    memcpy(block - sizeof base, &base, sizeof base);
+    return block;
+}
+
+static void *allocate_object(void *context, size_t size, size_t alignment)
+{
+    if (!IS_CHECKED && size < HUGE_PAGE_BYTES && alignment <= LINE_BYTES)
+        return allocate_lines(size);
+    return default_allocate(context, size, IS_CHECKED ? alignment : (size_t)HUGE_PAGE_BYTES);
+}
+
+static void release_object(void *context, void *pointer, size_t size)
+{
+    (void)context, (void)size;
+    if (!IS_CHECKED && (uintptr_t)pointer % HUGE_PAGE_BYTES != 0)
+        memcpy(&pointer, (const char *)pointer - sizeof pointer, sizeof pointer);
+    free(pointer);
+}
+
+const rg_allocator rg_object_allocator = { allocate_object, release_object, NULL };
+
+/* ---- over any allocator ---- */
+
 RG_PRIVATE_API rg_status rg_allocate(const rg_allocator *allocator, size_t size, void **pointer)
 {
     *pointer = NULL;

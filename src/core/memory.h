@@ -8,6 +8,9 @@
 
 /* The C library's allocator; large blocks are marked for huge pages where the system has them. */
 extern const rg_allocator rg_default_allocator;
+/* The same for objects of devices and what belongs to them: faster for small blocks, which it alone
+ * can release. */
+extern const rg_allocator rg_object_allocator;
 
 /* Elements of tensors start at this alignment: a cache line and the widest vector. */
 enum { RG_ALIGNMENT = 64 };

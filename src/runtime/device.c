@@ -149,7 +149,7 @@ rg_status rg_device_create(const char *name, const rg_device_options *options, r
     const rg_backend *backend = NULL;
     int32_t index;
     RG_TRY(find_backend(name, &backend, &index));
-    const rg_allocator allocator = all.allocator != NULL ? *all.allocator : rg_default_allocator;
+    const rg_allocator allocator = all.allocator != NULL ? *all.allocator : rg_object_allocator;
     RG_CHECK(allocator.allocate != NULL && allocator.release != NULL, RG_INVALID_ARGUMENT,
              "rg_device_create: a function of the allocator is NULL");
 
