@@ -16,41 +16,14 @@
  * then needs a few entries of the address translation cache instead of thousands. */
 enum { HUGE_PAGE_BYTES = 2 << 20 };
 
-/* Smaller blocks come from malloc, which has freed ones at hand; aligned ones of the C library are
- * cut out of larger blocks each time. What malloc returned stands in front of the block. No such
- * block is aligned to a huge page, as all others are. */
-enum { LINE_BYTES = 64 };
-#ifndef __SANITIZE_ADDRESS__
-#define __SANITIZE_ADDRESS__ 0
-#endif
-#ifdef __has_feature
-#define IS_CHECKED (__SANITIZE_ADDRESS__ || __has_feature(address_sanitizer))
-#else
-#define IS_CHECKED __SANITIZE_ADDRESS__ /* blocks then end where they are asked to */
-#endif
-
-static void *allocate_lines(size_t size)
-{
-    char *const base = malloc(size + (size_t)2 * LINE_BYTES);
-    if (base == NULL)
-        return NULL;
-    char *block = base + LINE_BYTES - (uintptr_t)base % LINE_BYTES; /* 8 bytes further at least */
-    if ((uintptr_t)block % HUGE_PAGE_BYTES == 0)
-        block += LINE_BYTES;
-    memcpy(block - sizeof base, &base, sizeof base);
-    return block;
-}
-
 static void *default_allocate(void *context, size_t size, size_t alignment)
 {
     (void)context;
     const bool huge = size >= HUGE_PAGE_BYTES;
     void *pointer = NULL;
-    if (!IS_CHECKED && !huge && alignment <= LINE_BYTES)
-        return allocate_lines(size);
     if (alignment < sizeof(void *))
         alignment = sizeof(void *);
-    if (posix_memalign(&pointer, huge || !IS_CHECKED ? HUGE_PAGE_BYTES : alignment, size) != 0)
+    if (posix_memalign(&pointer, huge ? HUGE_PAGE_BYTES : alignment, size) != 0)
         return NULL;
 #if defined(__linux__)
     if (huge)
@@ -62,9 +35,8 @@ static void *default_allocate(void *context, size_t size, size_t alignment)
 
 static void default_release(void *context, void *pointer, size_t size)
 {
-    (void)context, (void)size;
-    if (!IS_CHECKED && (uintptr_t)pointer % HUGE_PAGE_BYTES != 0)
-        memcpy(&pointer, (const char *)pointer - sizeof pointer, sizeof pointer);
+    (void)context;
+    (void)size;
     free(pointer);
 }
 
