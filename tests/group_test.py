@@ -280,8 +280,8 @@ class Refused(Case):
             subprocess.run(self.words(out, "--epochs", "1", "--seed", seed), check=True, stdout=subprocess.DEVNULL,
                            env=ENVIRONMENT)  # fmt: skip
         first, second = f"--weights {self.checkpoint('first')}", f"--weights {self.checkpoint('second')}"
-        self.refused("has a choice of first weights (--weights) that is not that of rank 0", self.other(first))
-        self.refused("has a set of first weights that is not that of rank 0", self.other(second), *first.split())
+        self.refused("has a choice of first weights (--weights) that differs from that of rank 0", self.other(first))
+        self.refused("has a set of first weights that differs from that of rank 0", self.other(second), *first.split())
 
     def test_masks(self):
         """Masks that are decoded while training: one that differs on one rank."""
@@ -298,7 +298,7 @@ class Refused(Case):
         words = ("--data", self.path("roads"), "--model", self.path("pixels.txt"), "--epochs", "1", "--batch", "4", "--shift",
                  "0", "--memory", "0")  # fmt: skip
         self.succeeds(next(iter(LAUNCHERS)), 2, *self.words("masks", *words))
-        self.refused("has training data that is not that of rank 0", self.other(f"--data {self.path('other')}"), *words)
+        self.refused("has training data that differs from that of rank 0", self.other(f"--data {self.path('other')}"), *words)
 
     def test_too_few_parts(self):
         launcher = next(iter(LAUNCHERS))

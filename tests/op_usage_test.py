@@ -228,7 +228,7 @@ class UsageTest(ProgramTest):
         self.assertEqual((shape, dx[:4], dx[12:]), ((1, 1, 4, 4), [0.25, 0.25, 0.5, 0.5], [0.75, 0.75, 1, 1]))
         padded = self.result("AveragePoolGrad", *window, "--pads", "1,0,0,1", "-o", out)
         self.assertEqual(padded[0], (1, 1, 3, 3))
-        self.refused(1, "op", "AveragePoolGrad", *window, "--auto_pad", "SAME_UPPER", "-o", out, words=("--shape",))
+        self.refused(1, "op", "AveragePoolGrad", *window, "--auto_pad", "SAME_UPPER", "-o", out, words=("attribute shape",))
 
     def test_pooling_nodes(self):
         """Nodes of MPS with a size of windows alone: the stride, and the dilation of dilated ones, are that size."""

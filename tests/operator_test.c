@@ -18,7 +18,7 @@ static void test_names(void)
         EXPECT_OK(rg_operator_find(info.name, &again));
         EXPECT(strcmp(again.op, info.op) == 0 && again.gradient == info.gradient);
     }
-    EXPECT_FAILS(rg_operator_get(count, &info), RG_INVALID_ARGUMENT, "no number");
+    EXPECT_FAILS(rg_operator_get(count, &info), RG_INVALID_ARGUMENT, "out of range");
     EXPECT_FAILS(rg_operator_find("MPSCNNPoolingMaximum", &info), RG_INVALID_ARGUMENT,
                  "did you mean 'MPSCNNPoolingMax'?");
     EXPECT_OK(rg_operator_find("SoftmaxGrad_13", &info));
