@@ -394,6 +394,11 @@ static rg_status place_output(void *context, int32_t output, const rg_tensor_des
 static rg_status compute_general(rg_ort_computation *c, rg_commands *commands)
 {
     const rg_run_place place = { place_output, c };
+    RG_CHECK(
+        !c->k->needs_x || c->inputs[c->k->registered->input_count - 1] != NULL, RG_INVALID_ARGUMENT,
+        "%s: with strides the shape of dX does not follow from dY; the model must give it, X, or "
+        "the attribute shape, (n, c, d…)",
+        c->k->registered->entry->name);
     return c->k->outputs == 0 ? RG_OK
                               : rg_run_placed(c->k->general, commands, c->inputs,
                                               c->k->registered->input_count, c->k->outputs, &place);

@@ -161,23 +161,18 @@ static void add_shape(rg_ort_node *k)
     k->attribute_count++;
 }
 
-/* With strides several shapes of X have this dY. A guess could be wrong without a word. */
-static rg_status check_shape(const rg_ort_node *k)
+/* With strides several shapes of X have this dY, and a guess could be wrong without a word. */
+static void find_need_of_x(rg_ort_node *k)
 {
-    bool known = k->shape_rank > 0, strided = false;
+    bool known = k->shape_rank > 0;
     for (int32_t d = 1; d < k->shape_rank; d++)
         known = known && k->shape[d] >= 0;
-    for (int32_t i = 0; i < k->attribute_count; i++) {
+    for (int32_t i = 0; i < k->attribute_count && !known; i++) {
         const rg_attribute *a = &k->attributes[i];
         for (int32_t j = 0; strcmp(a->name, "strides") == 0 && j < a->count; j++)
-            strided = strided || a->ints[j] != 1;
+            k->needs_x |= a->ints[j] != 1;
     }
-    RG_CHECK(known || !strided || strstr(k->registered->entry->name, "PoolGrad") == NULL,
-             RG_INVALID_ARGUMENT,
-             "%s: with strides the shape of dX does not follow from dY; the model must give it, or "
-             "the attribute shape, (n, c, d…)",
-             k->registered->entry->name);
-    return RG_OK;
+    k->needs_x &= strstr(k->registered->entry->name, "PoolGrad") != NULL;
 }
 
 /* Gradients that nobody reads have no name and are not computed. */
@@ -205,7 +200,7 @@ static rg_status create(rg_ort_node *k, const ort_kernel_info *info)
     k->has_shape = k->shape_rank > 0;
     read_output_shape(k, info);
     add_shape(k);
-    RG_TRY(check_shape(k));
+    find_need_of_x(k);
     read_outputs(k, info);
     if (!k->registered->direct && !k->registered->native)
         RG_TRY(rg_operator_create(k->device, k->registered->entry->name, k->attributes,

@@ -65,6 +65,7 @@ typedef struct rg_ort_node {
     int64_t shape[RG_ONNX_VALUES];
     int32_t shape_rank, reduction; /* reduction: none, sum, mean */
     bool has_shape;                /* `shape` is an attribute of the node */
+    bool needs_x;                  /* the last input, whose shape does not follow from others */
     rg_ort_loss_args loss;
     rg_ort_update_args update;
 
