@@ -50,7 +50,7 @@ static rg_status add_input(rg_import *m, size_t index)
                      "dimension %d of input '%.80s' is %lld, but the file says %lld", d, port->name,
                      (long long)dims[d], (long long)port->dims[d]);
             sizes[d] = dims[d] < 0 ? RG_PROBE_BATCH + p : dims[d];
-            if (dims[d] < 0 && port->rank > 0 && port->dims[0] > 0)
+            if (dims[d] < 0 && port->rank > 0 && port->dims[0] > 0 && port->dims[0] <= INT32_MAX)
                 m->file_batch = port->dims[0];
         }
         known->shape[p] = rg_tensor_desc_dense(dtype, rank, sizes);

@@ -8,11 +8,16 @@
 
 #include <string.h>
 
-/* The length that a dimension has in the file: lengths are linear in the batch. */
+/* The length that a dimension has in the file, -1 if it has no number: lengths are linear in the
+ * batch. */
 static int64_t file_length(const rg_import *m, const rg_tensor_desc shape[RG_PROBES], int32_t d)
 {
     const int64_t a = shape[0].dims[d], step = shape[1].dims[d] - a;
-    return a + step * (m->file_batch - RG_PROBE_BATCH);
+    int64_t length;
+    if (__builtin_mul_overflow(step, m->file_batch - RG_PROBE_BATCH, &length) ||
+        __builtin_add_overflow(length, a, &length))
+        return -1;
+    return length;
 }
 
 /* The one dimension that is a multiple of the batch, or -1. */
@@ -23,7 +28,8 @@ static int32_t batch_dimension(const rg_tensor_desc shape[RG_PROBES])
         const int64_t a = shape[0].dims[d], b = shape[1].dims[d];
         if (a == b)
             continue;
-        if (found >= 0 || a * (RG_PROBE_BATCH + 1) != b * RG_PROBE_BATCH)
+        if (found >= 0 || a > INT64_MAX / 4 || b > INT64_MAX / 4 ||
+            a * (RG_PROBE_BATCH + 1) != b * RG_PROBE_BATCH)
             return -1;
         found = d;
     }
@@ -84,16 +90,20 @@ rg_status rg_import_open_reshape(rg_import *m, const rg_known *x, bool allow_zer
         return RG_OK;
     for (int32_t d = 0; d < whole.rank; d++)
         whole.dims[d] = file_length(m, x->shape, d);
+    whole = rg_tensor_desc_dense(whole.dtype, whole.rank, whole.dims);
     memcpy(file, shape, sizeof file[0] * (size_t)rank);
-    RG_TRY(rg_resolve_shape(&whole, allow_zero, file, rank));
+    if (rg_shape_check(&whole, "x", NULL) != RG_OK ||
+        rg_resolve_shape(&whole, allow_zero, file, rank) != RG_OK)
+        return RG_OK; /* the shape is judged as it is */
     int64_t before = *outside(m, whole.dims[s]);
     bool same = s < rank && (before == 1 || rank == whole.rank); /* up to the batch */
     for (int32_t d = 0; d <= s; d++) {
-        before *= d < s ? whole.dims[d] : 1;
+        if (__builtin_mul_overflow(before, d < s ? whole.dims[d] : 1, &before))
+            return RG_OK;
         same = same && file[d] == whole.dims[d];
     }
     const int32_t to = same ? s : find_dimension(m, before, file, rank);
-    if (to < 0)
+    if (to < 0 || file[to] > INT64_MAX / 4)
         return RG_OK;
     for (int32_t d = 0; d < to; d++)
         before = file[d] > 0 && before % file[d] == 0 ? before / file[d] : 1;

@@ -122,9 +122,11 @@ rg_status rg_convert_cubic(rg_import *m, const rg_proto_node *cubic)
     for (int32_t i = 0; i < 2; i++) {
         axis one = shared;
         one.in = x.shape[0].dims[1 + i];
-        one.out =
-            desc->output[i] > 0 ? desc->output[i] : (int64_t)((double)one.in * desc->scale[i]);
-        RG_CHECK(one.in > 0 && one.out > 0, RG_UNSUPPORTED, "the image has no pixels");
+        const double out =
+            desc->output[i] > 0 ? (double)desc->output[i] : floor((double)one.in * desc->scale[i]);
+        RG_CHECK(one.in > 0 && out >= 1, RG_UNSUPPORTED, "the image has no pixels");
+        RG_CHECK(out <= INT32_MAX, RG_UNSUPPORTED, "the image has %g pixels in one dimension", out);
+        one.out = (int64_t)out;
         one.scale = desc->output[i] > 0 ? (double)one.out / (double)one.in : desc->scale[i];
         if (one.out != one.in || one.scale != 1)
             RG_TRY(multiply(m, &one, 1 + i, &x));

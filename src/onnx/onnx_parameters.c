@@ -17,12 +17,13 @@
  * attention, as exporters fold it. */
 static bool is_mask(const rg_onnx *model, const rg_proto_tensor *tensor)
 {
+    enum { MOST = 1 << 20 }; /* elements; larger matrices are weights */
     const int32_t r = tensor->rank;
     void *data;
     size_t bytes;
     bool some = false, none = false, mask = true;
     if (r < 2 || tensor->dims[r - 1] != tensor->dims[r - 2] || tensor->type != RG_ONNX_FLOAT ||
-        rg_proto_elements(model, tensor, &data, &bytes) != RG_OK)
+        tensor->count > MOST || rg_proto_elements(model, tensor, &data, &bytes) != RG_OK)
         return false;
     for (int64_t i = 0; i < tensor->count && mask; i++) {
         const float x = ((const float *)data)[i];
@@ -34,51 +35,90 @@ static bool is_mask(const rg_onnx *model, const rg_proto_tensor *tensor)
     return mask && some && none;
 }
 
-/* The tensor of an initializer or a Constant node; NULL if there is none. */
-static rg_proto_tensor *tensor_of(rg_onnx *model, const char *name)
+/* The tensor of a Constant node; NULL for other nodes. */
+static rg_proto_tensor *constant_of(const rg_proto_node *node)
 {
-    for (size_t i = 0; i < model->initializer_count; i++) {
-        if (strcmp(model->initializers[i].name, name) == 0)
-            return &model->initializers[i];
-    }
-    const rg_proto_node *node = rg_onnx_maker(model, name);
-    return node != NULL && strcmp(node->type, "Constant") == 0 && node->attribute_count == 1 &&
-                   node->attributes[0].type == RG_PROTO_TENSOR
+    return strcmp(node->type, "Constant") == 0 && node->output_count == 1 &&
+                   node->attribute_count == 1 && node->attributes[0].type == RG_PROTO_TENSOR
                ? node->attributes[0].tensor
                : NULL;
 }
 
-/* Whether ScatterND writes a value, and nothing else reads it. */
-static bool is_scattered_alone(const rg_onnx *model, const char *name)
+static bool is_scatter(const rg_proto_node *node)
+{
+    return strcmp(node->type, "ScatterND") == 0 && node->input_count == 3;
+}
+
+/* A value that ScatterND writes. */
+typedef struct scattered {
+    rg_proto_tensor *tensor; /* NULL: it is computed */
+    bool is_shared;          /* something else reads it */
+} scattered;
+
+static rg_status name_scattered(rg_onnx *model, rg_names *names)
 {
     for (size_t i = 0; i < model->node_count; i++) {
         const rg_proto_node *node = &model->nodes[i];
+        scattered *made = NULL;
+        if (!is_scatter(node) || rg_names_find(names, node->inputs[2]) != NULL)
+            continue;
+        RG_TRY(rg_arena_take(&model->arena, 1, sizeof *made, &made));
+        *made = (scattered){ NULL, false };
+        RG_TRY(rg_names_add(names, node->inputs[2], made));
+    }
+    return RG_OK;
+}
+
+static void find_scattered(rg_onnx *model, const rg_names *names)
+{
+    scattered *found;
+    for (size_t i = 0; i < model->node_count; i++) {
+        const rg_proto_node *node = &model->nodes[i];
+        rg_proto_tensor *tensor = constant_of(node);
+        if (tensor != NULL && (found = rg_names_find(names, node->outputs[0])) != NULL)
+            found->tensor = tensor;
         for (size_t k = 0; k < node->input_count; k++) {
-            if (strcmp(node->inputs[k], name) == 0 &&
-                (strcmp(node->type, "ScatterND") != 0 || k != 2))
-                return false;
+            if ((k != 2 || !is_scatter(node)) &&
+                (found = rg_names_find(names, node->inputs[k])) != NULL)
+                found->is_shared = true;
         }
     }
-    return true;
+    for (size_t i = 0; i < model->initializer_count; i++) {
+        if ((found = rg_names_find(names, model->initializers[i].name)) != NULL)
+            found->tensor = &model->initializers[i];
+    }
+}
+
+/* What only the code that makes masks reads. */
+static rg_status mark_scattered(rg_onnx *model, rg_names *names)
+{
+    RG_TRY(name_scattered(model, names));
+    if (names->used == 0)
+        return RG_OK;
+    find_scattered(model, names);
+    for (size_t i = 0; i < model->node_count; i++) {
+        const rg_proto_node *node = &model->nodes[i];
+        const scattered *found = is_scatter(node) ? rg_names_find(names, node->inputs[2]) : NULL;
+        if (found != NULL && found->tensor != NULL && !found->is_shared)
+            found->tensor->constant = true;
+    }
+    return RG_OK;
 }
 
 /* Masks, and what the code that makes masks puts into them. */
-static void mark_constants(rg_onnx *model)
+static rg_status mark_constants(rg_onnx *model)
 {
+    rg_names names = { 0 };
     for (size_t i = 0; i < model->initializer_count; i++)
         model->initializers[i].constant = is_mask(model, &model->initializers[i]);
     for (size_t i = 0; i < model->node_count; i++) {
-        const rg_proto_node *node = &model->nodes[i];
-        const bool scatters = strcmp(node->type, "ScatterND") == 0 && node->input_count == 3;
-        rg_proto_tensor *tensor = scatters ? tensor_of(model, node->inputs[2]) : NULL;
-        if (tensor != NULL && !tensor->constant)
-            tensor->constant = is_scattered_alone(model, node->inputs[2]);
-        tensor = strcmp(node->type, "Constant") == 0 && node->output_count == 1
-                     ? tensor_of(model, node->outputs[0])
-                     : NULL;
-        if (tensor != NULL && !tensor->constant)
+        rg_proto_tensor *tensor = constant_of(&model->nodes[i]);
+        if (tensor != NULL)
             tensor->constant = is_mask(model, tensor);
     }
+    const rg_status status = mark_scattered(model, &names);
+    rg_names_clear(&names);
+    return status;
 }
 
 /* ---- merged statistics ---- */
@@ -184,7 +224,7 @@ rg_status rg_onnx_settle_tensors(rg_onnx *model)
 {
     search s = { .model = model };
     bool any = false;
-    mark_constants(model);
+    RG_TRY(mark_constants(model));
     for (size_t i = 0; i < model->node_count; i++)
         any |= is_norm(&model->nodes[i]);
     const rg_status status = any ? split(&s) : RG_OK;

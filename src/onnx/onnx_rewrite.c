@@ -274,18 +274,19 @@ static rg_status write_channels(rewrite *r, const char *name, const double numbe
     const bool last = rg_onnx_has_channels_last(model, columns ? 1 : channels);
     const int place = columns ? (last ? 2 : 3) : last ? 3 : 1; /* of what is normalized */
     int64_t dims[] = { 1, 1, 1, 1 };
-    double bytes[256];
+    double *elements;
     rg_dtype dtype = RG_F32;
     RG_CHECK(rg_onnx_type_dtype(port->type, &dtype) && rg_dtype_is_data(dtype) &&
-                 channels <= (int64_t)(sizeof bytes / sizeof bytes[0]) &&
                  (port->rank == 4 || columns || channels == 1),
              RG_UNSUPPORTED, "input '%.80s' cannot be normalized", port->name);
+    RG_TRY(rg_allocate_array((size_t)channels, sizeof *elements, &elements));
     dims[place] = channels;
     for (int64_t i = 0; i < channels; i++)
-        rg_element_set(bytes, dtype, i, numbers[i]);
+        rg_element_set(elements, dtype, i, numbers[i]);
     rg_proto_write_tensor(r->writer, 5, name, port->type, port->rank == 4 ? 4 : 1,
-                          port->rank == 4 ? dims : &channels, bytes,
+                          port->rank == 4 ? dims : &channels, elements,
                           (size_t)channels * rg_dtype_size(dtype));
+    rg_release(&rg_default_allocator, elements, (size_t)channels * sizeof *elements);
     return RG_OK;
 }
 

@@ -97,7 +97,7 @@ RG_INLINE void look_up(const char *table, const unsigned char *from, char *to, i
     }
 }
 
-/* Bytes by a table: any dtype and any normalisation, rounded once, for two loads and a store.
+/* Bytes by a table: any dtype and any normalization, rounded once, for two loads and a store.
  * Common sizes are compile-time constants. */
 static void write_bytes(const rg_loader *loader, const unsigned char *from, char *to)
 {

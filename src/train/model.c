@@ -385,7 +385,7 @@ static const char mlp[] = "# two hidden layers\n"
 
 #define NORM "batch_norm epsilon=1e-5\n"
 static const char resnet[] =
-    "# three stages of residual blocks with batch normalisation\n"
+    "# three stages of residual blocks with batch normalization\n"
     "conv 16 window=3 padding.policy=same bias=false\n" NORM "start: neuron\n"
     "conv 16 window=3 padding.policy=same bias=false\n" NORM "neuron\n"
     "conv 16 window=3 padding.policy=same bias=false\n" NORM "arithmetic from batch_norm8, start\n"
