@@ -8,7 +8,8 @@
 
 typedef struct rg_train_data {
     rg_dataset *train;
-    rg_dataset *validation; /* held back from the training data; NULL: none */
+    rg_dataset *validation; /* a part of its own, or held back from the training
+                               data; NULL: none */
     rg_dataset *test;
     bool has_validation_part; /* which is used in place of a share of the training data */
     bool has_test_part; /* false: the test images were held back from the training data, too */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Strategies: the ways to record one kernel. Each is a file of its op that exports an rg_strategy;
- * an ordered list of them decides, and the first that accepts wins.
+ * an ordered list of them decides, and the first that accepts and prefers a call wins.
  *
  * A harness can force a strategy by name on a device and ask which ones ran there: see
  * backend/choices.h. GPU strategies that are chosen at launch use the same names and notes, through
@@ -24,11 +24,11 @@ struct rg_strategy {
 };
 
 /* An op lists its strategies once, in the order in which they are asked:
- *      #define RG_POOL_STRATEGIES(STRATEGY) \
- *          STRATEGY(rg_pool_lists)          \
- *          STRATEGY(rg_pool_pixels)
- * RG_POOL_STRATEGIES(RG_STRATEGY_DECLARE) declares them, and
- * { RG_POOL_STRATEGIES(RG_STRATEGY_ENTRY) NULL } is the list. */
+ *      #define RG_CONV_STRATEGIES(STRATEGY) \
+ *          STRATEGY(rg_conv_grouped)        \
+ *          STRATEGY(rg_conv_panels)
+ * RG_CONV_STRATEGIES(RG_STRATEGY_DECLARE) declares them, and
+ * { RG_CONV_STRATEGIES(RG_STRATEGY_ENTRY) NULL } is the list. */
 #define RG_STRATEGY_DECLARE(strategy) extern const rg_strategy strategy;
 #define RG_STRATEGY_ENTRY(strategy)   &strategy,
 

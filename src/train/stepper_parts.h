@@ -148,8 +148,8 @@ rg_outcome rg_slot_outcome(const rg_stepper *stepper, rg_step_slot *slot);
 
 /* ---- stepper_group.c ---- */
 
-/* When this rank's part of a batch is complete: sums gradients over all ranks, and gathers the
- * outcomes of all micro-batches. */
+/* When this rank's part of a batch is complete: waits for the sums of gradients over all ranks,
+ * which start bucket by bucket, and gathers the outcomes of all micro-batches. */
 rg_status rg_stepper_reduce(rg_stepper *stepper, rg_step_slot *slot);
 /* Records the last part of this rank. Each bucket is summed over all ranks as soon as it is
  * complete, while the backward pass goes on. */
