@@ -131,8 +131,7 @@ static uint32_t reads(const void *desc)
 
 static bool joins(const void *desc, const rg_tensor_desc x[])
 {
-    return x->rank > 0 && check_dims(desc, x->rank) == RG_OK &&
-           !(reduced_dims(desc, x->rank) & 1);
+    return x->rank > 0 && check_dims(desc, x->rank) == RG_OK && !(reduced_dims(desc, x->rank) & 1);
 }
 
 /* ---- views over the dims of x ---- */
