@@ -196,6 +196,8 @@ static const rg_case cases[] = {
     { "sum-4k-depthwise", "groups=0" P1, "1,64,64,2 2,3,3,1 2", RG_CASE_WIDE, TWO, EQUAL },
     { "sum-4k-grouped", "groups=2" P1, "1,64,64,4 4,3,3,2 4", RG_CASE_WIDE, TWO, EQUAL },
     { "sum-40k-1x1", "", "5,128,64,16 16,1,1,16 16", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-64k-images", "", "65536,1,1,16 16,1,1,16 16", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-20k-images-few", "groups=2", "20000,2,1,32 32,2,1,16 32", RG_CASE_WIDE, TWO, EQUAL },
     { "sum-40k-pairs", "", "40,32,32,8 9,1,1,8 9", RG_CASE_WIDE, TWO, ABOVE },
     { "sum-512k-3x3", "groups=1" P1, "1,512,1024,1 1,3,3,1 1", RG_CASE_WIDE, TWO, EQUAL },
     { "sum-512k-3x3-above", "groups=1" P1, "1,512,1024,1 1,3,3,1 1", RG_CASE_WIDE, TWO, ABOVE },

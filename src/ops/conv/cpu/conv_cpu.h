@@ -76,6 +76,8 @@ enum {
     RG_CONV_PERMUTE_CHANNELS = 64, /* of a unit of dw */
     RG_CONV_VECTOR_BYTES = 64,     /* of a vector, at most */
     RG_CONV_DEPTHWISE_SUMS = 8192, /* weights of a unit of dw, taps times channels, at most */
+    RG_CONV_MIN_WINDOWS = 64, /* that each addition to partial sums counts as: a block has at most
+                                 RG_SUM_BLOCK / 64 = RG_SUM_RUN additions */
     RG_CONV_ROW_RUN = RG_SUM_RUN + RG_SUM_RUNS /* windows that one accumulator adds up: partial
                                                   sums are joined in double, so that a run may be as
                                                   long as the first two levels of core/long_sum.h */

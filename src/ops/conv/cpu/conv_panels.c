@@ -217,13 +217,17 @@ static void cut_weights(rg_conv_partials_args *k, int64_t element)
     const rg_conv_axis *row = &s->row, *column = &s->column;
     cut_partials(k, element);
     rg_conv_cut_slices(&k->sums, s, rg_ceil_div(UNITS, s->groups * k->splits), s->images, element);
-    k->sums.has_totals = rg_conv_is_long(s, k->sums.slices, row->count * column->count);
     k->columns = k->out_last ? (column->count - 1) * column->stride +
                                    (column->window - 1) * column->dilation + 1
                              : column->size;
     const int64_t pixels = k->columns * s->in + column->count * k->channels;
     const int64_t rows = rg_min(BLOCK_BYTES / (pixels * element), RG_CONV_MAX_RUNS);
     k->rows = rg_min(rg_max(rows, 1), row->count);
+    const bool is_small = k->rows * column->count < RG_CONV_MIN_WINDOWS;
+    k->sums.has_totals =
+        rg_conv_is_long(s, k->sums.slices,
+                        is_small ? rg_ceil_div(row->count, k->rows) * RG_CONV_MIN_WINDOWS
+                                 : row->count * column->count);
     const int64_t span = (k->rows - 1) * row->stride + (row->window - 1) * row->dilation + 1;
     const int64_t x_bytes = (span * k->columns * s->in + RG_CONV_VECTOR) * element;
     k->y_bytes = rg_round_up((k->rows * column->count * k->channels + RG_CONV_VECTOR) * element,

@@ -254,7 +254,8 @@ RG_OUTLINE void partials_unit(const rg_conv_partials_args *k, int64_t unit, rg_d
             conv_overlap m = { .begin = i, .end = least(i + k->rows, s->row.count) };
             load_operands(k, &m, image, group, channel, channels, scratch, T);
             add_overlap(k, &m, channels, sums);
-            windows += (m.end - m.begin) * s->column.count;
+            const int64_t added = (m.end - m.begin) * s->column.count;
+            windows += added < RG_CONV_MIN_WINDOWS ? RG_CONV_MIN_WINDOWS : added;
             if (!k->sums.has_totals || windows < RG_SUM_BLOCK)
                 continue;
             add_to_totals(totals, sums, size, first);
