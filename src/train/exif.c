@@ -79,7 +79,7 @@ int rg_exif_orientation(const void *bytes, size_t size)
 /* ---- turning ---- */
 
 /* From 5 on rows become columns. */
-rg_extent rg_exif_turned(rg_extent size, int orientation)
+rg_extent rg_exif_upright_size(rg_extent size, int orientation)
 {
     return orientation >= 5 ? (rg_extent){ size.width, size.height } : size;
 }
@@ -87,14 +87,14 @@ rg_extent rg_exif_turned(rg_extent size, int orientation)
 RG_INLINE void turn(const unsigned char *from, rg_extent size, int orientation, unsigned char *to,
                     const size_t channels)
 {
-    const rg_extent turned = rg_exif_turned(size, orientation);
+    const rg_extent upright = rg_exif_upright_size(size, orientation);
     const bool swapped = orientation >= 5;
     const bool from_right =
         orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
     const bool from_below =
         orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-    for (int64_t r = 0; r < turned.height; r++) {
-        for (int64_t c = 0; c < turned.width; c++, to += channels) {
+    for (int64_t r = 0; r < upright.height; r++) {
+        for (int64_t c = 0; c < upright.width; c++, to += channels) {
             const int64_t row = swapped ? c : r, column = swapped ? r : c;
             const int64_t y = from_below ? size.height - 1 - row : row;
             const int64_t x = from_right ? size.width - 1 - column : column;
@@ -103,8 +103,8 @@ RG_INLINE void turn(const unsigned char *from, rg_extent size, int orientation, 
     }
 }
 
-void rg_exif_turn(const unsigned char *from, rg_extent size, int64_t channels, int orientation,
-                  unsigned char *to)
+void rg_exif_orient(const unsigned char *from, rg_extent size, int64_t channels, int orientation,
+                    unsigned char *to)
 {
     if (channels == 3)
         turn(from, size, orientation, to, 3);

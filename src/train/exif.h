@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* How a photograph is turned: the orientation that cameras write into JPEG files (EXIF). */
+/* The orientation that cameras write into JPEG files (EXIF). */
 #ifndef RG_TRAIN_EXIF_H
 #define RG_TRAIN_EXIF_H
 
@@ -11,10 +11,10 @@
 int rg_exif_orientation(const void *bytes, size_t size);
 
 /* The size of an image of `size` pixels in the file when it is turned upright. */
-rg_extent rg_exif_turned(rg_extent size, int orientation);
+rg_extent rg_exif_upright_size(rg_extent size, int orientation);
 
 /* Writes the pixels (h, w, c) of the file upright. */
-void rg_exif_turn(const unsigned char *from, rg_extent size, int64_t channels, int orientation,
-                  unsigned char *to);
+void rg_exif_orient(const unsigned char *from, rg_extent size, int64_t channels, int orientation,
+                    unsigned char *to);
 
 #endif

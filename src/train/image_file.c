@@ -48,7 +48,7 @@ static rg_status check_pixels(rg_extent size)
 /* As it is seen. */
 static rg_extent size_of_jpeg(const rg_jpeg *jpeg)
 {
-    return rg_exif_turned((rg_extent){ jpeg->height, jpeg->width }, jpeg->orientation);
+    return rg_exif_upright_size((rg_extent){ jpeg->height, jpeg->width }, jpeg->orientation);
 }
 
 rg_status rg_image_read_header(const void *bytes, size_t size, uint64_t file_size,
@@ -143,7 +143,7 @@ void rg_decoder_release(rg_decoder *decoder)
     rg_buffer_release(&decoder->bytes);
     rg_buffer_release(&decoder->pixels);
     rg_buffer_release(&decoder->converted);
-    rg_buffer_release(&decoder->turned);
+    rg_buffer_release(&decoder->upright);
     rg_resizer_release(&decoder->resizer);
 }
 
@@ -216,7 +216,7 @@ static rg_status open_image(const void *bytes, size_t size, opened_image *image)
         RG_TRY(rg_png_begin(&image->png, bytes, size));
         image->size = (rg_extent){ image->png.height, image->png.width };
     }
-    image->seen = rg_exif_turned(image->size, image->orientation);
+    image->seen = rg_exif_upright_size(image->size, image->orientation);
     return check_pixels(image->size);
 }
 
@@ -229,14 +229,14 @@ static rg_status read_image(rg_decoder *d, const void *bytes, size_t size,
 }
 
 /* Upright, into `to`. */
-static rg_status read_turned(rg_decoder *d, const void *bytes, size_t size,
-                             const opened_image *image, int channels, unsigned char *to)
+static rg_status read_upright(rg_decoder *d, const void *bytes, size_t size,
+                              const opened_image *image, int channels, unsigned char *to)
 {
     if (image->orientation == 1)
         return read_image(d, bytes, size, image, channels, to);
-    RG_TRY(rg_buffer_fit(&d->turned, (size_t)(image->size.height * image->size.width * channels)));
-    RG_TRY(read_image(d, bytes, size, image, channels, d->turned.data));
-    rg_exif_turn(d->turned.data, image->size, channels, image->orientation, to);
+    RG_TRY(rg_buffer_fit(&d->upright, (size_t)(image->size.height * image->size.width * channels)));
+    RG_TRY(read_image(d, bytes, size, image, channels, d->upright.data));
+    rg_exif_orient(d->upright.data, image->size, channels, image->orientation, to);
     return RG_OK;
 }
 
@@ -247,9 +247,9 @@ static rg_status read_resized(rg_decoder *d, const void *bytes, size_t size,
 {
     const rg_extent was = image->seen;
     if (was.height == form->size.height && was.width == form->size.width)
-        return read_turned(d, bytes, size, image, form->channels, to);
+        return read_upright(d, bytes, size, image, form->channels, to);
     RG_TRY(rg_buffer_fit(&d->pixels, (size_t)(was.height * was.width * form->channels)));
-    RG_TRY(read_turned(d, bytes, size, image, form->channels, d->pixels.data));
+    RG_TRY(read_upright(d, bytes, size, image, form->channels, d->pixels.data));
     return rg_resize_cover(&d->resizer, d->pixels.data, was, form->channels, to, form->size);
 }
 
@@ -272,7 +272,7 @@ static rg_status decode(rg_decoder *d, const void *bytes, size_t size, const ope
     const rg_status status = read_resized(d, bytes, size, image, form, to);
     shrink(&d->pixels);
     shrink(&d->converted);
-    shrink(&d->turned);
+    shrink(&d->upright);
     shrink(&d->resizer.rows);
     if (d->budget != NULL)
         rg_decode_budget_give(d->budget, needed);

@@ -43,7 +43,7 @@ typedef struct rg_image_form {
 
 /* Memory of one thread that decodes. */
 typedef struct rg_decoder {
-    rg_buffer bytes, pixels, converted, turned;
+    rg_buffer bytes, pixels, converted, upright;
     rg_resizer resizer;
     rg_extent was; /* the size of the image that was decoded last, before it was resized */
     rg_decode_budget *budget; /* of all threads; NULL: no bound */
