@@ -112,6 +112,32 @@ static void test_npz_types(void)
     clear_files();
 }
 
+/* Columns of a table are measured one by one; numbers from 0 to 1 may be pixels. */
+static void test_columns(void)
+{
+    const float table[6] = { -1, 1000, 5, 3, 2000, 5 }, pixels[6] = { 0, 1, 0.5f, 0.5f, 0, 1 };
+    const int32_t labels[2] = { 1, 0 };
+    const bytes y = npy_of("<i4", "False", "2,", labels, sizeof labels);
+    bytes x = npy_of("<f4", "False", "2, 3", table, sizeof table);
+    double mean[3], deviation[3];
+    int64_t columns = -1;
+    EXPECT_OK(open_pair(&x, &y, ZIP_STORED));
+    EXPECT_OK(rg_dataset_measure_columns(opened, &columns, mean, deviation));
+    EXPECT(columns == 3 && mean[0] == 1 && mean[1] == 1500 && mean[2] == 5);
+    EXPECT(deviation[0] == 2 && deviation[1] == 500 && deviation[2] == 1); /* 1: all are equal */
+    columns = -1;
+    EXPECT_OK(rg_dataset_measure_columns(opened, &columns, NULL, NULL));
+    EXPECT(columns == 3);
+    x = npy_of("<f4", "False", "2, 3", pixels, sizeof pixels);
+    EXPECT_OK(open_pair(&x, &y, ZIP_STORED));
+    EXPECT_OK(rg_dataset_measure_columns(opened, &columns, mean, deviation));
+    EXPECT(columns == 0);
+    EXPECT_FAILS(rg_dataset_measure_columns(opened, NULL, mean, deviation), RG_INVALID_ARGUMENT,
+                 "columns");
+    close_it();
+    clear_files();
+}
+
 static void test_npz_parts(void)
 {
     static archive zip;
@@ -305,6 +331,7 @@ int main(void)
     test_npy_folder();
     test_npy_labels();
     test_npz_types();
+    test_columns();
     test_npz_parts();
     test_npz_targets();
     test_npz_parts_differ();
