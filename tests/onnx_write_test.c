@@ -6,6 +6,7 @@
 
 #include <retrograde/nodes.h>
 #include <retrograde/onnx.h>
+#include <retrograde/safetensors.h>
 
 static rg_device *device;
 
@@ -97,6 +98,32 @@ static void test_graph(void)
     rg_graph_destroy(graph);
 }
 
+/* Weights in the order of PyTorch; names that have no layer stay. */
+static void test_weights(void)
+{
+    rg_onnx_write_input input;
+    rg_graph *graph = make_graph();
+    rg_plan *plan = make_plan(graph);
+    const rg_onnx_write_desc desc = make_desc(&input);
+    rg_safetensors *file = NULL;
+    rg_tensor_desc shape;
+    size_t index = 0;
+    float w[54];
+    EXPECT_OK(rg_onnx_write_weights(graph, plan, &desc, scratch("w.safetensors")));
+    EXPECT_OK(rg_safetensors_open(scratch("w.safetensors"), &file));
+    EXPECT(rg_safetensors_count(file) == 2 && rg_safetensors_find(file, "w", &index));
+    EXPECT_OK(rg_safetensors_desc(file, index, &shape));
+    EXPECT(shape.rank == 4 && shape.dims[0] == 3 && shape.dims[1] == 2 && shape.dims[3] == 3);
+    EXPECT_OK(rg_safetensors_read(file, index, w, sizeof w)); /* (o, i, h, w) */
+    for (int i = 0; i < 54; i++) {
+        const int from = ((i / 18 * 3 + i / 3 % 3) * 3 + i % 3) * 2 + i / 9 % 2;
+        EXPECT(w[i] == (float)(from * 7 % 11 - 5) / 8);
+    }
+    rg_safetensors_close(file);
+    rg_plan_destroy(plan);
+    rg_graph_destroy(graph);
+}
+
 /* An imported network with one parameter changed. */
 static void test_network(void)
 {
@@ -177,6 +204,7 @@ int main(void)
     scratch_begin();
     EXPECT_OK(rg_device_create("cpu", NULL, &device));
     test_graph();
+    test_weights();
     test_network();
     test_wrong();
     static const char *const files[] = { "graph.onnx", "copy.onnx", "changed.onnx", "anew.onnx",
