@@ -62,6 +62,7 @@ typedef struct rg_product_args {
     bool across;                               /* a is copied along m, not along k */
     bool pairs;              /* of bf16, large enough to be worth it, by shape alone */
     bool direct_a, direct_b; /* read in place: real numbers, evenly spaced */
+    bool direct_pairs;       /* a is, where a unit multiplies pairs of bf16 */
     bool direct_c;           /* sums are made where they are wanted, and nothing is done to them */
     int64_t group;           /* panels of a unit */
     int64_t thread_bytes;

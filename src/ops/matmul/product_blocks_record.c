@@ -3,6 +3,7 @@
 /* Products in blocks of rows. Where b is neither packed before nor read in place, every block packs
  * what it needs of it, piece by piece. */
 #include "core/integer.h"
+#include "ops/contract/contract_pairs.h"
 #include "ops/matmul/product_record.h"
 
 /* Whether a is packed instead of b: the one whose rows are neighbours, or the smaller one. Storing
@@ -17,15 +18,21 @@ static bool wants_swap(const rg_product_args *k)
     return a_is_transposed || (n - m) * depth > 2 * m * n;
 }
 
-/* How a and b are read. Rows a multiple of 2 KiB apart would share a few cache lines; rows far
- * apart touch a page each. */
+enum { ALIAS_BYTES = 2048 }; /* rows a multiple of this apart would share a few cache lines */
+
+/* Whether pairs of bf16 are read in place, in rows that end where a unit stops reading. */
+static bool reads_pairs(const rg_product_args *k)
+{
+    const rg_pair_unit *unit = rg_pair_unit_best();
+    return k->pairs && unit != NULL && k->m.rank <= 1 && k->k.rank <= 1 &&
+           rg_product_step(&k->k, 0) == 1 && k->k.count % unit->step == 0 &&
+           rg_product_step(&k->m, 0) * 2 % ALIAS_BYTES != 0;
+}
+
+/* How a and b are read. Rows far apart touch a page each. */
 static void choose_access(rg_product_args *k, rg_dtype dtype)
 {
-    enum {
-        MAX_STEP_BYTES = 1024,
-        ALIAS_BYTES = 2048,
-        MAX_DIRECT_ROWS = 28
-    }; /* rows that need b once or twice */
+    enum { MAX_STEP_BYTES = 1024, MAX_DIRECT_ROWS = 28 }; /* rows that need b once or twice */
     const int64_t size = dtype == RG_F64 ? 8 : 4;
     const bool real = dtype == RG_F32 || dtype == RG_F64, even = real && k->k.rank <= 1;
     const int64_t a_k = rg_product_step(&k->k, 0), b_k = rg_product_step(&k->k, 1);
@@ -49,8 +56,9 @@ rg_product_call rg_product_by_blocks(const rg_product_call *p)
         rg_product_swap(&own);
     rg_product_args *k = &own.args;
     choose_access(k, own.a->desc.dtype);
-    k->pairs = own.a->desc.dtype == RG_BF16 && !k->mirrored &&
-               rg_min(k->m.count, k->n.count) >= RG_PAIRS_SIDE && k->k.count >= RG_PAIRS_DEPTH;
+    k->pairs = own.a->desc.dtype == RG_BF16 && rg_min(k->m.count, k->n.count) >= RG_PAIRS_SIDE &&
+               k->k.count >= RG_PAIRS_DEPTH;
+    k->direct_pairs = reads_pairs(k);
     return own;
 }
 

@@ -48,6 +48,22 @@ RG_OUTLINE void pack_panel(real *to, const operand *b, int64_t k, int64_t end, r
     }
 }
 
+/* Adds b(j, k) to panel[k][j]. */
+RG_OUTLINE void add_mirrored(real *to, const rg_product_args *args, const void *b, int64_t column,
+                             int64_t width, int64_t k, int64_t end, rg_dtype T)
+{
+    enum { PIECE = 64 };
+    real other[PIECE * PANEL];
+    offsets columns;
+    find_offsets(&columns, &args->k, 1, column, width);
+    for (; k < end; k += PIECE) {
+        const int64_t count = least(PIECE, end - k) * PANEL;
+        pack_panel(other, &(operand){ b, &columns, &args->n, 0 }, k, least(k + PIECE, end), T);
+        for (int64_t i = 0; i < count; i += VLEN, to += VLEN)
+            vstore_full(to, 0, RG_REAL, vload_full(to, 0, RG_REAL) + vload_full(other, i, RG_REAL));
+    }
+}
+
 /* ---- bf16 in pairs: bits instead of numbers ---- */
 
 /* The unit that multiplies them, or NULL. */
@@ -92,6 +108,26 @@ RG_OUTLINE void pack_bits(real *panel, const operand *b, int64_t k, int64_t end)
     }
 }
 
+/* The same of b + its mirror image, rounded to bf16. */
+RG_OUTLINE void pack_mirrored_bits(real *panel, const rg_product_args *args, const operand *b,
+                                   int64_t column, int64_t k, int64_t end)
+{
+    enum { PIECE = 64 };
+    real sums[PIECE * PANEL];
+    uint16_t bits[PIECE * PANEL];
+    uint16_t *to = (uint16_t *)(void *)panel;
+    const int64_t whole = (end - k) / 2 * 2;
+    memset(to + whole * PANEL, 0, (size_t)((pair_depth(end - k) - whole) * PANEL) * sizeof *to);
+    for (; k < end; k += PIECE, to += PIECE * PANEL) {
+        const int64_t last = least(k + PIECE, end);
+        pack_panel(sums, b, k, last, RG_BF16);
+        add_mirrored(sums, args, b->data, column, b->lines->count, k, last, RG_BF16);
+        for (int64_t i = 0; i < (last - k) * PANEL; i += VLEN)
+            vstore_full(bits, i, RG_BF16, vload_full(sums, i, RG_REAL));
+        pack_pairs(to, bits, 1, PANEL, PANEL, last - k);
+    }
+}
+
 RG_OUTLINE void copy_rows_of_bits(real *buffer, int64_t step, const operand *a, int64_t k,
                                   int64_t end)
 {
@@ -113,36 +149,23 @@ RG_OUTLINE void copy_rows_of_bits(real *buffer, int64_t step, const operand *a, 
     }
 }
 
-RG_OUTLINE void add_pairs(const rg_pair_unit *unit, const rg_tile *t, int64_t rows, int64_t columns)
+/* The tile t with the rows of bf16 of a. */
+RG_OUTLINE void add_pairs(const rg_pair_unit *unit, const void *a, const rg_tile *t, bool fetches,
+                          int64_t rows, int64_t columns)
 {
     const rg_k_run run = { 0, 0, (t->runs->count + 1) / 2 * 2 };
-    const rg_pair_tile tile = { .a = (const uint16_t *)(const void *)t->a,
+    const rg_pair_tile tile = { .a = a,
                                 .b = (const uint16_t *)(const void *)t->b,
                                 .c = t->c,
                                 .runs = &run,
                                 .run_count = 1,
                                 .a_step = t->a_step,
                                 .c_step = t->c_step,
-                                .add = t->add };
+                                .add = t->add,
+                                .fetches = fetches };
     rg_pair_rows(unit, &tile, rows, columns, unit->run);
 }
 #endif
-
-/* Adds b(j, k) to panel[k][j]. */
-RG_OUTLINE void add_mirrored(real *to, const rg_product_args *args, const void *b, int64_t column,
-                             int64_t width, int64_t k, int64_t end, rg_dtype T)
-{
-    enum { PIECE = 64 };
-    real other[PIECE * PANEL];
-    offsets columns;
-    find_offsets(&columns, &args->k, 1, column, width);
-    for (; k < end; k += PIECE) {
-        const int64_t count = least(PIECE, end - k) * PANEL;
-        pack_panel(other, &(operand){ b, &columns, &args->n, 0 }, k, least(k + PIECE, end), T);
-        for (int64_t i = 0; i < count; i += VLEN, to += VLEN)
-            vstore_full(to, 0, RG_REAL, vload_full(to, 0, RG_REAL) + vload_full(other, i, RG_REAL));
-    }
-}
 
 RG_INLINE void make_panel(real *to, const rg_product_args *k, const void *b, const offsets *columns,
                           int64_t column, int64_t begin, int64_t end, const rg_dtype T)
@@ -150,7 +173,10 @@ RG_INLINE void make_panel(real *to, const rg_product_args *k, const void *b, con
     const operand panel = { b, columns, &k->k, 1 };
 #if RG_USES_PAIRS
     if (pairs_of(k, T) != NULL) {
-        pack_bits(to, &panel, begin, end);
+        if (k->mirrored)
+            pack_mirrored_bits(to, k, &panel, column, begin, end);
+        else
+            pack_bits(to, &panel, begin, end);
         return;
     }
 #endif
@@ -200,16 +226,15 @@ typedef struct block {
     finish end;
 } block;
 
-/* The sums of a panel over a piece of k; a points to the block's. Panels of a unit end at `last`.
- */
-RG_INLINE void add_piece(const block *t, const real *a, real *sums, int64_t column, int64_t last,
-                         int64_t begin, int64_t end, const rg_dtype T)
+/* The sums of a panel over a piece of k; a points to the block's. Panels of a unit begin at `first`
+ * and end at `last`. */
+RG_INLINE void add_piece(const block *t, const void *a, real *sums, int64_t column, int64_t first,
+                         int64_t last, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_product_args *k = t->k;
     const int64_t width = least(PANEL, k->n.count - column);
     const rg_k_run run = { 0, 0, end - begin };
-    rg_tile tile = { .a = a,
-                     .c = sums,
+    rg_tile tile = { .c = sums,
                      .runs = &run,
                      .run_count = 1,
                      .a_step = t->a_step,
@@ -233,10 +258,12 @@ RG_INLINE void add_piece(const block *t, const real *a, real *sums, int64_t colu
     }
 #if RG_USES_PAIRS
     if (pairs_of(k, T) != NULL) {
-        add_pairs(pairs_of(k, T), &tile, t->height, width);
+        add_pairs(pairs_of(k, T), a, &tile, k->direct_pairs && column == first, t->height, width);
         return;
     }
 #endif
+    (void)first;
+    tile.a = a;
     (k->across ? RG_CONTRACT.columns : RG_CONTRACT.rows)(&tile, t->height, width);
 }
 
@@ -251,11 +278,13 @@ RG_OUTLINE void finish_panel(block *t, const real *sums, int64_t column, rg_dtyp
 }
 
 /* A piece of the block's a; it is copied unless it can be read in place. */
-RG_INLINE const real *take_a(const block *t, int64_t begin, int64_t end, const rg_dtype T)
+RG_INLINE const void *take_a(const block *t, int64_t begin, int64_t end, const rg_dtype T)
 {
     const rg_product_args *k = t->k;
     const operand a = { t->a, &t->rows, &k->k, 0 };
 #if RG_USES_PAIRS
+    if (pairs_of(k, T) != NULL && k->direct_pairs)
+        return (const uint16_t *)(const void *)t->a + t->rows.at[0] + begin;
     if (pairs_of(k, T) != NULL) {
         copy_rows_of_bits(t->buffer_a, t->a_step, &a, begin, end);
         return t->buffer_a;
@@ -293,12 +322,12 @@ RG_INLINE void product_block(block *t, int64_t first, int64_t last, const rg_dty
     const bool whole = k->k.count <= DEPTH && !k->direct_c;
     for (int64_t begin = 0; begin < k->k.count || begin == 0; begin += DEPTH) {
         const int64_t end = least(begin + DEPTH, k->k.count);
-        const real *a = take_a(t, begin, end, T);
+        const void *a = take_a(t, begin, end, T);
         for (int64_t column = first; column < last; column += PANEL) {
             real *sums = t->sums + (whole ? 0 : k->direct_c ? column : column - first);
             if (k->symmetric && column + PANEL <= t->row)
                 continue;
-            add_piece(t, a, sums, column, last, begin, end, T);
+            add_piece(t, a, sums, column, first, last, begin, end, T);
             if (t->totals != NULL)
                 end_blocks(t, column - first, least(PANEL, k->n.count - column), end);
             if (whole)
@@ -334,9 +363,10 @@ RG_INLINE void start_block(block *t, const rg_product_args *k, int64_t image, in
     }
     const rg_walk *walk = k->across ? &k->k : &k->m;
     const int64_t direct = walk->rank > 0 ? walk->strides[0][0] : 0;
-    t->a_step = k->direct_a                           ? direct
-                : k->across && pairs_of(k, T) == NULL ? ROWS
-                                                      : buffer.depth + RG_PRODUCT_GAP;
+    const bool pairs = pairs_of(k, T) != NULL;
+    t->a_step = (pairs ? k->direct_pairs : k->direct_a) ? direct
+                : k->across && !pairs                   ? ROWS
+                                                        : buffer.depth + RG_PRODUCT_GAP;
     find_offsets(&t->rows, &k->m, 0, row, t->height);
     if (!k->direct_c)
         finish_rows(&t->end, k, at_out(k->c, offset[2], dtype_of_c(k, T)), row, t->height, T);
