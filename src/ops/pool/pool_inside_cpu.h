@@ -143,12 +143,9 @@ RG_INLINE int64_t inside_windows(const rg_pool_shape *k, inside w, const tap_lis
     const rg_pool_axis *a = &k->column;
     const int64_t reach = (a->window - 1) * a->dilation, stride = a->stride;
     const int64_t element = vbytes(T) / VLEN;
-    /* a sum of four takes too few */
-    const bool fetch = kind != AVERAGE || is_short(T) || taps->count > 4;
     int64_t j = begin, column = j * stride - a->before;
     for (; j < a->count && column + reach < a->size; j++, column += stride) {
-        if (fetch)
-            fetch_ahead(k, w.x, T);
+        fetch_ahead(k, w.x, T);
         if (T == RG_REAL && stream)
             inside_window(&w, taps, k->channels, T, kind, true);
         else
