@@ -188,9 +188,12 @@ RG_INLINE void prelu_steps(const prelu_run *r, int64_t count, const rg_dtype T, 
 RG_OUTLINE void prelu_slopes(const rg_prelu_shape *s, const void *slope, int64_t first,
                              int64_t width, rg_dtype T, real *to)
 {
-    for (int64_t lane = 0; lane < s->rows_at_once; lane++)
-        for (int64_t c = 0; c < width; c++)
-            to[lane * width + c] = load_one(slope, (first + c) * s->slope_step, T);
+    for (int64_t c = 0; c < width; c++)
+        to[c] = load_one(slope, (first + c) * s->slope_step, T);
+    for (int64_t done = 1, more; done < s->rows_at_once; done += more) { /* as many again */
+        more = least(done, s->rows_at_once - done);
+        memcpy(to + done * width, to, (size_t)(more * width) * sizeof *to);
+    }
 }
 
 /* total += sum, sum = 0 */
