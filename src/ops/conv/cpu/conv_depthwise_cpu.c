@@ -46,20 +46,27 @@ RG_INLINE void depthwise_block(const depthwise_row *d, int64_t m, const int coun
                 sum[n] = vfma(vload_full(from, n * stride, T), a, sum[n]);
         }
     }
+    if (!k->plain) {
+#pragma GCC unroll 8
+        for (int n = 0; n < count; n++)
+            finish_in_row(d, (m + n) * d->step, c, VLEN, T, sum[n]);
+        return;
+    }
+    /* what the loop needs is in registers: stores could change all else */
+    const bool has_b = k->conv.has_b, relu = k->conv.neuron.kind == RG_NEURON_RELU;
+    const bool stream = d->stream && c % VLEN == 0;
+    const vreal b = has_b ? vload_full(k->conv.b, c, T) : vset(0);
+    const int64_t step = d->step * d->result[2];
+    char *const to = at_out(k->conv.to, d->to + m * step + c, T);
 #pragma GCC unroll 8
     for (int n = 0; n < count; n++) {
-        const int64_t j = (m + n) * d->step;
-        if (!k->plain) {
-            finish_in_row(d, j, c, VLEN, T, sum[n]);
-            continue;
-        }
-        vreal value = k->conv.has_b ? sum[n] + vload_full(k->conv.b, c, T) : sum[n];
-        if (k->conv.neuron.kind == RG_NEURON_RELU)
+        vreal value = has_b ? sum[n] + b : sum[n];
+        if (relu)
             value = neuron_relu(&d->epilogue.neuron, value, value);
-        if (d->stream && c % VLEN == 0)
-            vstream(k->conv.to, d->to + j * d->result[2] + c, T, value);
+        if (stream)
+            vstream(to, n * step, T, value);
         else
-            vstore_full(k->conv.to, d->to + j * d->result[2] + c, T, value);
+            vstore_full(to, n * step, T, value);
     }
 }
 
@@ -81,9 +88,35 @@ RG_OUTLINE void depthwise_part(const depthwise_row *d, int64_t m, int64_t c, int
     finish_in_row(d, m * d->step, c, n, T, sum);
 }
 
-/* All results of a line for VLEN channels from c on; where `parts`, n of them, strided or not. */
+/* All channels of `count` results from number m on, which are DEPTHWISE_BLOCK or 1. What is left
+ * after whole vectors is done with the last whole vector, unless that would add to it twice. */
+RG_INLINE void depthwise_channels(depthwise_row *d, int64_t m, int64_t count, bool is_3x3,
+                                  const rg_dtype T)
+{
+    const int64_t channels = d->k->channels;
+    const bool whole = d->dense && channels >= VLEN;
+    for (int64_t c = 0; c < channels; c += VLEN) {
+        const bool last = c + VLEN > channels, part = !whole || (last && d->k->conv.add);
+        const int64_t first = least(c, channels - VLEN);
+        for (int64_t i = 0; i < count && part; i++)
+            depthwise_part(d, m + i, c, vlanes_left(channels - c), T);
+        if (part)
+            continue;
+        if (count == 1) {
+            depthwise_block(d, m, 1, false, first, T);
+        } else if (is_3x3) {
+            prefetch(&d->ahead);
+            depthwise_block(d, m, DEPTHWISE_BLOCK, true, first, T);
+        } else {
+            prefetch(&d->ahead);
+            depthwise_block(d, m, DEPTHWISE_BLOCK, false, first, T);
+        }
+    }
+}
+
+/* All results of a line, a block of them at a time, so that what they read stays in the cache. */
 RG_INLINE void depthwise_results(depthwise_row *d, const depthwise_line *l, int64_t sources,
-                                 int64_t c, int n, bool parts, const rg_dtype T)
+                                 const rg_dtype T)
 {
     const int64_t *const at = l->taps.at;
     const bool is_3x3 = l->stride == 1 && l->taps.count == DEPTHWISE_3X3 && at[1] == at[0] + 1 &&
@@ -92,40 +125,15 @@ RG_INLINE void depthwise_results(depthwise_row *d, const depthwise_line *l, int6
     const bool again =
         !d->k->conv.add && l->high - l->low >= DEPTHWISE_BLOCK; /* the last block overlaps */
     for (int64_t m = 0, count; m < l->count; m += count) {
-        if (again && !parts && m > l->high - DEPTHWISE_BLOCK && m < l->high)
+        if (again && m > l->high - DEPTHWISE_BLOCK && m < l->high)
             m = l->high - DEPTHWISE_BLOCK;
-        const int64_t left = m < l->low || parts ? 0 : l->high - m;
-        count = left >= DEPTHWISE_BLOCK ? DEPTHWISE_BLOCK : 1;
+        count = m >= l->low && l->high - m >= DEPTHWISE_BLOCK ? DEPTHWISE_BLOCK : 1;
         d->columns = &l->taps;
         if (m < l->low || m >= l->high) { /* at the border results have taps of their own */
             keep_inside(l, sources, m, &some);
             d->columns = &some;
         }
-        if (parts) {
-            depthwise_part(d, m, c, n, T);
-        } else if (count == 1) {
-            depthwise_block(d, m, 1, false, c, T);
-        } else if (is_3x3) {
-            prefetch(&d->ahead);
-            depthwise_block(d, m, DEPTHWISE_BLOCK, true, c, T);
-        } else {
-            prefetch(&d->ahead);
-            depthwise_block(d, m, DEPTHWISE_BLOCK, false, c, T);
-        }
-    }
-}
-
-/* All channels. What is left after whole vectors is done with the last whole vector, unless that
- * would add to it twice. */
-RG_INLINE void depthwise_channels(depthwise_row *d, const depthwise_line *l, int64_t sources,
-                                  const rg_dtype T)
-{
-    const int64_t channels = d->k->channels;
-    const bool whole = d->dense && channels >= VLEN;
-    for (int64_t c = 0; c < channels; c += VLEN) {
-        const bool last = c + VLEN > channels, parts = !whole || (last && d->k->conv.add);
-        depthwise_results(d, l, sources, parts ? c : least(c, channels - VLEN),
-                          vlanes_left(channels - c), parts, T);
+        depthwise_channels(d, m, count, is_3x3, T);
     }
 }
 
@@ -150,7 +158,7 @@ RG_INLINE void depthwise(const rg_conv_grouped_args *k, int64_t begin, int64_t e
             d.step = l.step;
             d.to = pixel_offset(d.result, image, row, f);
             d.z = pixel_offset(k->conv.z_step, image, row, f);
-            depthwise_channels(&d, &l, sources, T);
+            depthwise_results(&d, &l, sources, T);
         }
     }
 }
