@@ -242,6 +242,8 @@ static const rg_case cases[] = {
 
     /* for pairs of bf16: odd depths, taps apart, planes of pixels, pixels in place, long sums */
     { "pairs-odd", "groups=1" P1, "2,6,9,35 37,3,3,35 37" },
+    { "pairs-odd-runs", "stride=1,2" P2, "2,9,11,5 35,5,5,5 35" },
+    { "pairs-odd-data", "groups=1" P2, "2,8,9,34 7,5,5,34 7" },
     { "pairs-apart", "dilation=2,3 padding.policy=same", "1,9,11,18 34,3,3,18 34" },
     { "pairs-planes", "stride=2,3 dilation=1,2" P1, "2,9,14,33 20,3,4,33 20" },
     { "pairs-planes-1x1", "stride=2,2", "2,9,8,64 40,1,1,64 40" },
@@ -259,6 +261,10 @@ static const rg_case cases[] = {
     { "special-w-wide", "groups=1" P1, "1,5,6,40 35,3,3,40 35", RG_CASE_SPECIAL,
       .x_fill = { { 0 }, { .at = special } } },
     { "special-w-deep", "groups=1" P1, "1,3,3,352 2,3,3,352 2", RG_CASE_SPECIAL,
+      .x_fill = { { 0 }, { .at = special } } },
+    { "special-x-odd-runs", "groups=1" P2, "2,7,9,5 35,5,5,5 35", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
+    { "special-w-odd-runs", "groups=1" P2, "2,7,9,5 35,5,5,5 35", RG_CASE_SPECIAL,
       .x_fill = { { 0 }, { .at = special } } },
     { "special-x-pairs", "stride=2,2" P1, "2,5,6,17 33,3,3,17 33", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },

@@ -11,6 +11,34 @@
 
 /* ---- weights as panels ---- */
 
+/* A tap of an odd number of elements, and zeros from there to `end`; elements from `first` on of a
+ * row of taps, whose neighbours in a pair may belong to another unit. Returns whether one of them
+ * is infinite or NaN. */
+RG_OUTLINE bool pack_odd_tap(const rg_conv_pack_args *k, const panel_tap *t, uint16_t *row,
+                             int64_t first, int64_t end)
+{
+    enum { EXPONENT = 0x7f80 };
+    bool nonfinite = false;
+    for (int64_t i = first; i < end; i++)
+        for (int64_t n = 0; n < RG_PANEL; n++)
+            row[i / 2 * 2 * RG_PANEL + 2 * n + i % 2] = 0;
+    for (int64_t phase = 0; phase < t->phases; phase++) {
+        const int64_t from = t->phases > 1 ? 0 : t->n * RG_PANEL, to = phase * t->width;
+        int64_t at;
+        const bool has = find_weight(k, t->group, phase, t->p, t->q, &at);
+        const uint16_t *const w = (const uint16_t *)k->w + at;
+        for (int64_t c = 0; c < k->depth && has; c++) {
+            uint16_t *const pair = row + (first + c) / 2 * 2 * RG_PANEL + (first + c) % 2;
+            for (int64_t n = 0; n < t->width; n++) {
+                const uint16_t bits = w[(from + n) * k->w_step[1] + c * k->w_step[4]];
+                pair[2 * (to + n)] = bits;
+                nonfinite |= (bits & EXPONENT) == EXPONENT;
+            }
+        }
+    }
+    return nonfinite;
+}
+
 /* A tap, and the zeros up to the next one. */
 RG_OUTLINE void pack_pair_tap(const rg_conv_pack_args *k, int64_t unit)
 {
@@ -19,8 +47,14 @@ RG_OUTLINE void pack_pair_tap(const rg_conv_pack_args *k, int64_t unit)
     const int64_t size = k->row.taps * k->pair_steps.row * RG_PANEL; /* of a panel */
     const int64_t first = t.q * k->pair_steps.tap;
     const int64_t end = t.q == k->column.taps - 1 ? k->pair_steps.row : first + k->pair_steps.tap;
-    uint16_t *const panel = (uint16_t *)k->panels + (t.group * k->panel_count + t.n) * size +
-                            (t.p * k->pair_steps.row + first) * RG_PANEL;
+    uint16_t *const row = (uint16_t *)k->panels + (t.group * k->panel_count + t.n) * size +
+                          t.p * k->pair_steps.row * RG_PANEL;
+    float *const flags = (float *)k->panels + panels * size / 2;
+    if (k->pair_steps.pixel % 2 != 0) {
+        flags[unit] = pack_odd_tap(k, &t, row, first, end);
+        return;
+    }
+    uint16_t *const panel = row + first * RG_PANEL;
     memset(panel, 0, (size_t)((end - first) * RG_PANEL) * sizeof *panel);
     for (int64_t phase = 0; phase < t.phases; phase++) {
         int64_t at;
@@ -33,7 +67,6 @@ RG_OUTLINE void pack_pair_tap(const rg_conv_pack_args *k, int64_t unit)
             pack_pairs(panel, w + t.n * RG_PANEL * k->w_step[1], k->w_step[1], t.width,
                        k->w_step[4], k->depth);
     }
-    float *const flags = (float *)k->panels + panels * size / 2;
     flags[unit] = has_nonfinite_bits(panel, k->pair_steps.pixel * RG_PANEL);
 }
 
@@ -126,18 +159,21 @@ RG_INLINE void find_pair_runs(const rg_conv_rows_args *k, const conv_block *b, c
         for (int64_t q = 0; q < runs->columns; q++)
             runs->run[n++] = (rg_k_run){ p * row->step * b->in_row + q * column->step * b->in_pixel,
                                          (p * k->pair_steps.row + q * k->pair_steps.tap) * RG_PANEL,
-                                         (joined ? column->taps : 1) * pixel };
+                                         ((joined ? column->taps : 1) * pixel + 1) / 2 * 2 };
 }
 
-/* A tap of one pixel: pairs of weights are taken apart. */
-RG_INLINE void add_pair_tap(const uint16_t *a, const uint16_t *b, int64_t depth, vreal sums[2])
+/* A tap of one pixel, whose weights begin with element `first` of a panel: pairs are taken apart.
+ */
+RG_INLINE void add_pair_tap(const uint16_t *a, const uint16_t *panel, int64_t first, int64_t depth,
+                            vreal sums[2])
 {
     for (int64_t i = 0; i < depth; i++) {
         const vreal left = vset(rg_float_of_bf16(a[i]));
+        const int64_t at = first + i;
         for (int v = 0; v < 2; v++) {
             vuint words;
-            memcpy(&words, b + i / 2 * 2 * RG_PANEL + v * 2 * VLEN, sizeof words);
-            const vuint right = i % 2 == 0 ? words << 16 : words >> 16 << 16;
+            memcpy(&words, panel + at / 2 * 2 * RG_PANEL + v * 2 * VLEN, sizeof words);
+            const vuint right = at % 2 == 0 ? words << 16 : words >> 16 << 16;
             sums[v] = vfma(left, (vreal)right, sums[v]);
         }
     }
@@ -155,10 +191,8 @@ RG_OUTLINE void sum_one_output(const rg_conv_rows_args *k, const conv_block *b, 
     taps_of(column, b->column + j, phase % column->phases, &q0, &q1);
     for (int64_t p = p0; p < p1; p++)
         for (int64_t q = q0; q < q1; q++)
-            add_pair_tap(in + p * row->step * b->in_row + q * column->step * b->in_pixel,
-                         (const uint16_t *)panel +
-                             (p * k->pair_steps.row + q * k->pair_steps.tap) * RG_PANEL,
-                         k->depth, sums);
+            add_pair_tap(in + p * row->step * b->in_row + q * column->step * b->in_pixel, panel,
+                         p * k->pair_steps.row + q * k->pair_steps.tap, k->depth, sums);
     memcpy(to, sums, sizeof sums);
 }
 

@@ -11,9 +11,14 @@ static int64_t pair_depth(int64_t count)
     return rg_round_up(count, RG_PAIR_DEPTH);
 }
 
+/* Where taps are one run, which alone has to be even, few channels need no zero each: three
+ * channels of seven columns take 22 elements, not 28. A unit that reads more gains nothing. */
 rg_conv_pair_steps rg_conv_pair_steps_of(const rg_conv_window_axis *column, int64_t depth)
 {
-    const int64_t pixel = rg_round_up(depth, 2);
+    enum { MAX_ODD_CHANNELS = 16 };
+    const bool run = column->step == 1 && column->taps > 1;
+    const bool odd = run && depth <= MAX_ODD_CHANNELS && rg_pair_unit_best()->step == 2;
+    const int64_t pixel = odd ? depth : rg_round_up(depth, 2);
     if (column->step == 1 || column->taps <= 1)
         return (rg_conv_pair_steps){ pixel, pixel, pair_depth(column->taps * pixel) };
     const int64_t tap = pair_depth(pixel);
