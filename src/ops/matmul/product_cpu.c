@@ -222,14 +222,14 @@ typedef struct block {
     real *buffer_a, *buffer_b, *sums;
     double *totals; /* of sums longer than a block, at the same offsets; or NULL */
     int64_t row, height, c_step, a_step, depth;
-    offsets rows; /* of a */
+    int64_t first, last; /* columns of the unit, the last one excluded */
+    offsets rows;        /* of a */
     finish end;
 } block;
 
-/* The sums of a panel over a piece of k; a points to the block's. Panels of a unit begin at `first`
- * and end at `last`. */
-RG_INLINE void add_piece(const block *t, const void *a, real *sums, int64_t column, int64_t first,
-                         int64_t last, int64_t begin, int64_t end, const rg_dtype T)
+/* The sums of a panel over a piece of k; a points to the block's. */
+RG_INLINE void add_piece(const block *t, const void *a, real *sums, int64_t column, int64_t begin,
+                         int64_t end, const rg_dtype T)
 {
     const rg_product_args *k = t->k;
     const int64_t width = least(PANEL, k->n.count - column);
@@ -243,7 +243,7 @@ RG_INLINE void add_piece(const block *t, const void *a, real *sums, int64_t colu
                      .add = begin % RG_SUM_BLOCK > 0 || (k->direct_c && k->add) };
     if (k->packed) {
         tile.b = t->panels + (column - k->panel * PANEL) * k->k.count + panel_at(k, begin, T);
-        if (column + PANEL < last) { /* the next panel comes into the cache meanwhile */
+        if (column + PANEL < t->last) { /* the next panel comes into the cache meanwhile */
             tile.ahead = (const char *)(tile.b + k->k.count * PANEL);
             tile.ahead_end = tile.ahead + (end - begin) * PANEL * (int64_t)sizeof(real);
         }
@@ -258,11 +258,11 @@ RG_INLINE void add_piece(const block *t, const void *a, real *sums, int64_t colu
     }
 #if RG_USES_PAIRS
     if (pairs_of(k, T) != NULL) {
-        add_pairs(pairs_of(k, T), a, &tile, k->direct_pairs && column == first, t->height, width);
+        add_pairs(pairs_of(k, T), a, &tile, k->direct_pairs && column == t->first, t->height,
+                  width);
         return;
     }
 #endif
-    (void)first;
     tile.a = a;
     (k->across ? RG_CONTRACT.columns : RG_CONTRACT.rows)(&tile, t->height, width);
 }
@@ -315,10 +315,11 @@ RG_OUTLINE void end_blocks(const block *t, int64_t at, int64_t width, int64_t en
     }
 }
 
-/* Columns first to last - 1 of the block. A panel is finished at once if there is one piece. */
-RG_INLINE void product_block(block *t, int64_t first, int64_t last, const rg_dtype T)
+/* The columns of the unit. A panel is finished at once if there is one piece. */
+RG_INLINE void product_block(block *t, const rg_dtype T)
 {
     const rg_product_args *k = t->k;
+    const int64_t first = t->first, last = t->last;
     const bool whole = k->k.count <= DEPTH && !k->direct_c;
     for (int64_t begin = 0; begin < k->k.count || begin == 0; begin += DEPTH) {
         const int64_t end = least(begin + DEPTH, k->k.count);
@@ -327,7 +328,7 @@ RG_INLINE void product_block(block *t, int64_t first, int64_t last, const rg_dty
             real *sums = t->sums + (whole ? 0 : k->direct_c ? column : column - first);
             if (k->symmetric && column + PANEL <= t->row)
                 continue;
-            add_piece(t, a, sums, column, first, last, begin, end, T);
+            add_piece(t, a, sums, column, begin, end, T);
             if (t->totals != NULL)
                 end_blocks(t, column - first, least(PANEL, k->n.count - column), end);
             if (whole)
@@ -384,7 +385,9 @@ RG_INLINE void product(const rg_product_args *k, int64_t begin, int64_t end, con
         if (k->symmetric && first + width <= row)
             continue;
         start_block(&t, k, k->image + unit / groups / blocks, row, T);
-        product_block(&t, first, least(first + width, most), T);
+        t.first = first;
+        t.last = least(first + width, most);
+        product_block(&t, T);
     }
 }
 

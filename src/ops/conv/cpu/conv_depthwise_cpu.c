@@ -6,6 +6,35 @@
 
 /* ---- forward and backward data ---- */
 
+/* Results m to m + count - 1 from their sums. */
+RG_INLINE void store_results(const depthwise_row *d, int64_t m, const int count, int64_t c,
+                             const vreal sum[], const rg_dtype T)
+{
+    const rg_conv_grouped_args *k = d->k;
+    if (!k->plain) {
+#pragma GCC unroll 8
+        for (int n = 0; n < count; n++)
+            finish_in_row(d, (m + n) * d->step, c, VLEN, T, sum[n]);
+        return;
+    }
+    /* what the loop needs is in registers: stores could change all else */
+    const bool has_b = k->conv.has_b, relu = k->conv.neuron.kind == RG_NEURON_RELU;
+    const bool stream = d->stream && c % VLEN == 0;
+    const vreal b = has_b ? vload_full(k->conv.b, c, T) : vset(0);
+    const int64_t step = d->step * d->result[2];
+    char *const to = at_out(k->conv.to, d->to + m * step + c, T);
+#pragma GCC unroll 8
+    for (int n = 0; n < count; n++) {
+        vreal value = has_b ? sum[n] + b : sum[n];
+        if (relu)
+            value = neuron_relu(&d->epilogue.neuron, value, value);
+        if (stream)
+            vstream(to, n * step, T, value);
+        else
+            vstore_full(to, n * step, T, value);
+    }
+}
+
 /* `count` results from number m on, VLEN channels from c on. With `is_3x3`, their taps are three
  * neighbours in the source, and so are the results. */
 RG_INLINE void depthwise_block(const depthwise_row *d, int64_t m, const int count,
@@ -46,28 +75,7 @@ RG_INLINE void depthwise_block(const depthwise_row *d, int64_t m, const int coun
                 sum[n] = vfma(vload_full(from, n * stride, T), a, sum[n]);
         }
     }
-    if (!k->plain) {
-#pragma GCC unroll 8
-        for (int n = 0; n < count; n++)
-            finish_in_row(d, (m + n) * d->step, c, VLEN, T, sum[n]);
-        return;
-    }
-    /* what the loop needs is in registers: stores could change all else */
-    const bool has_b = k->conv.has_b, relu = k->conv.neuron.kind == RG_NEURON_RELU;
-    const bool stream = d->stream && c % VLEN == 0;
-    const vreal b = has_b ? vload_full(k->conv.b, c, T) : vset(0);
-    const int64_t step = d->step * d->result[2];
-    char *const to = at_out(k->conv.to, d->to + m * step + c, T);
-#pragma GCC unroll 8
-    for (int n = 0; n < count; n++) {
-        vreal value = has_b ? sum[n] + b : sum[n];
-        if (relu)
-            value = neuron_relu(&d->epilogue.neuron, value, value);
-        if (stream)
-            vstream(to, n * step, T, value);
-        else
-            vstore_full(to, n * step, T, value);
-    }
+    store_results(d, m, count, c, sum, T);
 }
 
 /* One result, n channels, anywhere. */
