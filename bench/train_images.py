@@ -3,15 +3,17 @@
 """Training on photographs in files beside the same photographs in memory: images per second, memory, threads.
 
     python3 bench/train_images.py build/retrograde [--source FOLDER]... [--count N] [--copies N] [--images N]
-        [--threads N] [--workers LIST] [--keep FOLDER]
+        [--threads N] [--workers LIST] [--only PART]... [--keep FOLDER]
 
 Cuts a set of JPEG files of mixed sizes out of real photographs (--source: folders of JPEG, PNG or WebP images, such as
-those of Debian's gnome-backgrounds and plasma-workspace-wallpapers), then prints a table of
+those of Debian's gnome-backgrounds and plasma-workspace-wallpapers), or where there are none out of drawn pictures with
+about as many bytes a pixel, then prints a table of these parts, of which --only chooses some:
 
-- ResNet-18 at 224 on a part of them, --images, in memory and read while training;
+- rate: ResNet-18 at 224 on a part of them, --images, in memory and read while training;
 - memory: the peak of a small network on all of them, read while training, beside that on a few in memory;
-- images per second that --workers threads decode, with a network that takes no time.
+- workers: images per second that --workers threads decode, and a thread of them, with a network that takes little time.
 
+On a machine with 16 cores, `python3 bench/train_images.py build/retrograde --only workers` tells how decoding scales.
 Needs Pillow (Debian: python3-pil).
 """
 import argparse
@@ -48,6 +50,7 @@ def resnet18():
 
 
 def find_photographs(folders):
+    """Paths of images that are large enough."""
     found = []
     for folder in folders:
         for root, _, names in sorted(os.walk(folder)):
@@ -61,14 +64,31 @@ def find_photographs(folders):
     return found
 
 
+def draw_photograph(number):
+    """Soft areas with the noise of a camera: in quality 92 about 2 bits a pixel, as photographs have."""
+    source, size = random.Random(number), (2400, 1800)
+    channels = []
+    for _ in range(3):
+        areas = Image.frombytes("L", (30, 23), source.randbytes(30 * 23)).resize(size, Image.BICUBIC)
+        channels.append(Image.blend(areas, Image.effect_noise(size, 40), 0.1))
+    return Image.merge("RGB", channels)
+
+
+def open_photograph(photograph):
+    """Of a path, or a drawn one of a number."""
+    if isinstance(photograph, int):
+        return draw_photograph(photograph)
+    with Image.open(photograph) as image:
+        return image.convert("RGB")
+
+
 def make_set(folder, photographs, count, copies, source):
     """Parts of random place, size and proportion; the class is the photograph's number. Returns the bytes of all names."""
     total = 0
     for k in range(CLASSES):
         os.makedirs(os.path.join(folder, "class%d" % k))
-    for k, path in enumerate(photographs):
-        with Image.open(path) as image:
-            image = image.convert("RGB")
+    for k, photograph in enumerate(photographs):
+        image = open_photograph(photograph)
         for i in range(k, count, len(photographs)):
             width = source.randint(400, min(2400, image.width))
             height = source.randint(min(400, image.height), min(image.height, 2 * width))
@@ -89,11 +109,13 @@ def link_part(folder, part, count):
             os.link(os.path.join(folder, name, image), os.path.join(part, name, image))
 
 
-def train(program, folder, model, memory, *words):
+def train(options, folder, model, memory, *words):
     """Images per second and the peak of memory, in MB."""
     with tempfile.TemporaryDirectory() as out:
-        words = [program, "train", "--data", folder, "--model", model, "--size", "224", "--epochs", "1", "--validation", "0",
-                 "--memory", str(memory), "--json", "--out", os.path.join(out, "run"), *words]  # fmt: skip
+        words = [options.program, "train", "--data", folder, "--model", model, "--size", "224", "--epochs", "1", "--validation", "0",
+                 "--batch", "32", "--memory", str(memory), "--json", "--out", os.path.join(out, "run"), *words]  # fmt: skip
+        if options.threads:
+            words += ["--threads", str(options.threads)]
         child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         output = child.stdout.read()
         errors = child.stderr.read()
@@ -111,32 +133,52 @@ def write_model(folder, name, lines):
     return path
 
 
-def measure(options, folder):
-    photographs = find_photographs(options.source or SOURCES)
-    if not photographs:
-        sys.exit("there are no photographs; name folders with --source")
-    whole, part = os.path.join(folder, "whole"), os.path.join(folder, "part")
-    size = make_set(whole, photographs, options.count, options.copies, random.Random(1))
+def measure_rate(options, folder, whole):
+    part, model = os.path.join(folder, "rate"), write_model(folder, "resnet18", resnet18())
     link_part(whole, part, options.images)
-    count = options.count * options.copies
-    print("%d JPEG files, %.0f MB, cut out of %d photographs" % (count, size / 1e6, len(photographs)), flush=True)
-    threads = ("--threads", str(options.threads)) if options.threads else ()
-
-    model = write_model(folder, "resnet18", resnet18())
-    held, _ = train(options.program, part, model, 1 << 20, "--batch", "32", *threads)
+    held, _ = train(options, part, model, 1 << 20)
     print("| ResNet-18 at 224, %d images in memory | %.1f images/s |" % (options.images, held), flush=True)
-    read, _ = train(options.program, part, model, 0, "--batch", "32", *threads)
+    read, _ = train(options, part, model, 0)
     print("| read while training | %.1f images/s, %.2f of that |" % (read, read / held), flush=True)
 
-    small = write_model(folder, "small", SMALL)
-    few = os.path.join(folder, "few")
+
+def measure_memory(options, folder, whole):
+    few, model = os.path.join(folder, "few"), write_model(folder, "small", SMALL)
     link_part(whole, few, 200)
-    _, base = train(options.program, few, small, 1 << 20, "--batch", "32", *threads)
-    _, peak = train(options.program, whole, small, 0, "--batch", "32", *threads)
-    print("| peak of memory: 200 images in memory, %d read while training | %.0f MB, %.0f MB |" % (count, base, peak), flush=True)
+    _, base = train(options, few, model, 1 << 20)
+    _, peak = train(options, whole, model, 0)
+    print("| peak of memory: 200 images in memory, %d read while training | %.0f MB, %.0f MB |"
+          % (options.count * options.copies, base, peak), flush=True)  # fmt: skip
+
+
+def measure_workers(options, folder, whole):
+    model, one = write_model(folder, "small", SMALL), None
     for workers in options.workers.split(","):
-        rate, _ = train(options.program, part, small, 0, "--batch", "32", "--workers", workers, *threads)
-        print("| decoding by %s threads | %.0f images/s |" % (workers, rate), flush=True)
+        rate, _ = train(options, whole, model, 0, "--workers", workers)
+        one = one or rate / int(workers)
+        print("| decoding by %s threads | %.0f images/s, %.1f a thread, %.2f of the first row's |"
+              % (workers, rate, rate / int(workers), rate / int(workers) / one), flush=True)  # fmt: skip
+
+
+PARTS = {"rate": measure_rate, "memory": measure_memory, "workers": measure_workers}
+
+
+def measure(options, folder):
+    photographs = find_photographs(options.source or SOURCES)
+    if not photographs and options.source:
+        sys.exit("there are no photographs of 1000 x 1000 pixels or more in " + ", ".join(options.source))
+    drawn = not photographs
+    whole = os.path.join(folder, "whole")
+    size = make_set(whole, photographs or range(20), options.count, options.copies, random.Random(1))
+    print("%d JPEG files, %.0f MB, cut out of %d %s" % (options.count * options.copies, size / 1e6, len(photographs) or 20,
+          "drawn pictures" if drawn else "photographs"), flush=True)  # fmt: skip
+    for part in options.only or PARTS:
+        PARTS[part](options, folder, whole)
+
+
+def usual_workers():
+    cores = len(os.sched_getaffinity(0))
+    return ",".join(str(n) for n in (1, 2, 4, 8, 16) if n <= cores)
 
 
 def main():
@@ -147,7 +189,9 @@ def main():
     parser.add_argument("--copies", type=int, default=1, help="names of each file (default 1)")
     parser.add_argument("--images", type=int, default=600, help="that ResNet-18 is trained on (default 600)")
     parser.add_argument("--threads", type=int, default=0, help="of kernels (default: all)")
-    parser.add_argument("--workers", default="1,2", help="numbers of threads that decode (default 1,2)")
+    parser.add_argument("--workers", default=usual_workers(),
+                        help="numbers of threads that decode (default: powers of two up to the cores, at most 16)")  # fmt: skip
+    parser.add_argument("--only", action="append", choices=PARTS, help="a part of the table; may be repeated")
     parser.add_argument("--keep", help="a folder for the set, which stays")
     options = parser.parse_args()
     options.program = os.path.abspath(options.program)
