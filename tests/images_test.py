@@ -119,6 +119,8 @@ class Mixed(Case):
             lines = errors.strip().split("\n")
             for name in bad:
                 self.assertEqual(sum(name in line for line in lines[:-1]), 1, errors)
+            self.assertIn("bird/03.png: the file is empty", lines[0])
+            self.assertIn("car/05.png: this is neither a PNG, a JPEG nor a WebP image", lines[1])
             self.assertIn("of 125 images cannot be used; the first is", lines[-1])
             self.assertFalse(os.path.exists(self.path("out")))
 

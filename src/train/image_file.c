@@ -36,6 +36,16 @@ static bool is_webp(const void *bytes, size_t size)
 
 /* ---- headers ---- */
 
+/* What is neither a JPEG nor a WebP image must look like a PNG image. */
+static rg_status check_kind(const void *bytes, size_t size)
+{
+    RG_CHECK(size > 0, RG_MALFORMED, "the file is empty");
+    RG_CHECK(is_jpeg(bytes, size) || is_webp(bytes, size) ||
+                 ((const unsigned char *)bytes)[0] == 0x89,
+             RG_MALFORMED, "this is neither a PNG, a JPEG nor a WebP image");
+    return RG_OK;
+}
+
 /* Memory follows from the size of images, which small files may declare. */
 static rg_status check_pixels(rg_extent size)
 {
@@ -68,8 +78,7 @@ rg_status rg_image_read_header(const void *bytes, size_t size, uint64_t file_siz
         *header = (rg_image_header){ { webp.height, webp.width }, 3 };
         return check_pixels(header->size);
     }
-    RG_CHECK(size >= 1 && ((const unsigned char *)bytes)[0] == 0x89, RG_MALFORMED,
-             "this is neither a PNG, a JPEG nor a WebP image");
+    RG_TRY(check_kind(bytes, size));
     RG_TRY(rg_png_header(bytes, size, file_size, &png));
     *header = (rg_image_header){ { png.height, png.width }, png.channels };
     return check_pixels(header->size);
@@ -204,6 +213,7 @@ static rg_status open_image(const void *bytes, size_t size, opened_image *image)
                                                               : PNG,
                              .orientation = 1,
                              .depth = 4 };
+    RG_TRY(check_kind(bytes, size));
     if (image->format == JPEG) {
         RG_TRY(rg_jpeg_header(bytes, size, size, &image->jpeg, &more));
         image->size = (rg_extent){ image->jpeg.height, image->jpeg.width };

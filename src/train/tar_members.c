@@ -82,7 +82,34 @@ typedef struct override {
     char name[RG_TAR_NAME]; /* "": none */
     uint64_t size;
     bool has_size;
+    bool is_sparse;
+    bool is_long; /* the name, which does not fit */
 } override;
+
+/* A value of PAX; false if it is none. */
+static bool take_value(const char *key, size_t key_bytes, const char *value, size_t bytes,
+                       override *o)
+{
+    static const char sparse[] = "GNU.sparse.";
+    if (key_bytes >= sizeof sparse - 1 && memcmp(key, sparse, sizeof sparse - 1) == 0)
+        o->is_sparse = true;
+    if (key_bytes == 4 && memcmp(key, "path", 4) == 0) {
+        const size_t kept = bytes < RG_TAR_NAME ? bytes : RG_TAR_NAME - 1;
+        memcpy(o->name, value, kept);
+        o->name[kept] = 0;
+        o->is_long = bytes > kept;
+    }
+    if (key_bytes != 4 || memcmp(key, "size", 4) != 0)
+        return true;
+    o->size = 0;
+    o->has_size = true;
+    for (size_t i = 0; i < bytes; i++) {
+        if (value[i] < '0' || value[i] > '9' || o->size > UINT64_MAX / 10 - 1)
+            return false;
+        o->size = o->size * 10 + (uint64_t)(value[i] - '0');
+    }
+    return true;
+}
 
 /* One record of PAX, "27 path=some/name\n"; returns its length, 0 if it is none. */
 static size_t take_record(const char *text, size_t left, override *o)
@@ -98,29 +125,21 @@ static size_t take_record(const char *text, size_t left, override *o)
     if (value == NULL)
         return 0;
     const size_t key_bytes = (size_t)(value - key), bytes = (size_t)(end - value) - 1;
-    value++;
-    if (key_bytes == 4 && memcmp(key, "path", 4) == 0 && bytes < RG_TAR_NAME) {
-        memcpy(o->name, value, bytes);
-        o->name[bytes] = 0;
-    } else if (key_bytes == 4 && memcmp(key, "size", 4) == 0) {
-        o->size = 0;
-        for (size_t i = 0; i < bytes; i++) {
-            if (value[i] < '0' || value[i] > '9' || o->size > UINT64_MAX / 10 - 1)
-                return 0;
-            o->size = o->size * 10 + (uint64_t)(value[i] - '0');
-        }
-        o->has_size = true;
-    }
-    return length;
+    return take_value(key, key_bytes, value + 1, bytes, o) ? length : 0;
+}
+
+static rg_status too_long(uint64_t at, uint64_t size)
+{
+    return rg_fail(RG_UNSUPPORTED, "the header at byte %llu has %llu bytes, which is too long",
+                   (unsigned long long)at, (unsigned long long)size);
 }
 
 static rg_status read_extra(const rg_tar *tar, uint64_t at, uint64_t size, char type, override *o)
 {
     char text[MOST_PAX_BYTES];
     const bool pax = type == 'x';
-    RG_CHECK(size < (pax ? MOST_PAX_BYTES : RG_TAR_NAME), RG_UNSUPPORTED,
-             "the header at byte %llu has %llu bytes, which is too long", (unsigned long long)at,
-             (unsigned long long)size);
+    if (size >= (pax ? MOST_PAX_BYTES : RG_TAR_NAME))
+        return too_long(at, size);
     RG_TRY(rg_regular_read(tar->file, at, text, (size_t)size));
     if (!pax) {
         memcpy(o->name, text, (size_t)size);
@@ -133,7 +152,7 @@ static rg_status read_extra(const rg_tar *tar, uint64_t at, uint64_t size, char 
                  (unsigned long long)at);
         i += length;
     }
-    return RG_OK;
+    return o->is_long ? too_long(at, size) : RG_OK;
 }
 
 /* ---- members ---- */
@@ -153,6 +172,17 @@ static rg_status read_header(rg_tar *tar, unsigned char header[BLOCK], uint64_t 
     RG_CHECK(parse_number(header + SIZE, NUMBER_BYTES, size), RG_MALFORMED,
              "the header at byte %llu has no valid size", at);
     return RG_OK;
+}
+
+static void take_member(const unsigned char header[BLOCK], const override *o, uint64_t at,
+                        uint64_t size, rg_tar_member *member)
+{
+    take_name(header, member->name);
+    if (o->name[0] != 0)
+        memcpy(member->name, o->name, sizeof o->name);
+    member->at = at;
+    member->size = size;
+    member->is_link = header[TYPE] == '1' || header[TYPE] == '2';
 }
 
 rg_status rg_tar_next(rg_tar *tar, rg_tar_member *member, bool *found)
@@ -180,12 +210,12 @@ rg_status rg_tar_next(rg_tar *tar, rg_tar_member *member, bool *found)
             RG_TRY(read_extra(tar, at, size, type, &o));
             continue;
         }
-        if (type == '0' || type == 0 || type == '7') {
-            take_name(header, member->name);
-            if (o.name[0] != 0)
-                memcpy(member->name, o.name, sizeof o.name);
-            member->at = at;
-            member->size = size;
+        RG_CHECK(type != 'S' && !o.is_sparse, RG_UNSUPPORTED,
+                 "the member at byte %llu is a sparse file, whose data is in pieces; pack it "
+                 "without --sparse",
+                 (unsigned long long)(at - BLOCK));
+        if (strchr("0127", type) != NULL) { /* 0 as a number, too */
+            take_member(header, &o, at, size, member);
             *found = true;
             return RG_OK;
         }

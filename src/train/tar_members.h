@@ -17,10 +17,11 @@ typedef struct rg_tar {
 typedef struct rg_tar_member {
     char name[RG_TAR_NAME];
     uint64_t at, size; /* of its bytes */
+    bool is_link;      /* to another member, or anywhere */
 } rg_tar_member;
 
-/* Finds the next regular file; *found is false at the end. Sentences name the byte, not the file.
- */
+/* Finds the next regular file or link; *found is false at the end. Sentences name the byte, not the
+ * file. */
 rg_status rg_tar_next(rg_tar *tar, rg_tar_member *member, bool *found);
 
 #endif

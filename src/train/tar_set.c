@@ -24,6 +24,7 @@ typedef struct shard_reader {
     int64_t label;   /* -1: none yet */
     int32_t largest; /* label so far */
     int64_t skipped; /* samples without an image or without a class */
+    int64_t links;   /* named like an image or a class */
 } shard_reader;
 
 static rg_status end_sample(shard_reader *r)
@@ -69,15 +70,20 @@ static rg_status take_member(shard_reader *r, const rg_tar *tar, rg_tar_member *
     char *dot = strchr(base, '.');
     if (dot == NULL || dot == base)
         return RG_OK;
+    const bool is_image = is_image_kind(dot + 1), is_class = strcasecmp(dot + 1, "cls") == 0;
     const size_t length = (size_t)(dot - m->name);
+    if (m->is_link) {
+        r->links += is_image || is_class;
+        return RG_OK;
+    }
     if (strlen(r->key) != length || memcmp(r->key, m->name, length) != 0) {
         RG_TRY(end_sample(r));
         memcpy(r->key, m->name, length);
         r->key[length] = 0;
     }
-    if (strcasecmp(dot + 1, "cls") == 0)
+    if (is_class)
         return read_label(tar, m, &r->label);
-    if (is_image_kind(dot + 1) && m->size > 0)
+    if (is_image && m->size > 0)
         r->image = (rg_item){ .at = m->at, .size = m->size };
     if (r->items != NULL)
         r->image.file = (int32_t)r->items->file_count - 1;
@@ -251,18 +257,30 @@ static rg_status folder_of(const char *path, char folder[RG_DATASET_PATH])
     return RG_OK;
 }
 
+static void say_unused(const char *path, const rg_dataset_options *options, const shard_reader *r)
+{
+    const bool one = r->skipped == 1;
+    if (r->skipped > 0)
+        rg_dataset_say(options, "%s: %lld %s no image or no class next to it, and %s not used",
+                       path, (long long)r->skipped, one ? "sample has" : "samples have",
+                       one ? "is" : "are");
+    if (r->links > 0)
+        rg_dataset_say(options,
+                       "%s: %lld images or classes are links to other members, which are "
+                       "not followed",
+                       path, (long long)r->links);
+}
+
 static rg_status read_all(const char *path, rg_dataset_part part, const rg_dataset_options *options,
                           shard_reader *r)
 {
     rg_items *const items = r->items;
     const bool single = rg_tar_is_name(path);
     RG_TRY(single ? read_single(path, part, r) : read_part(path, part, r));
-    if (r->skipped > 0)
-        rg_dataset_say(options, "%s: %lld %s no image or no class, and not used", path,
-                       (long long)r->skipped, r->skipped == 1 ? "sample has" : "samples have");
+    say_unused(path, options, r);
     if (items->count == 0) {
-        (void)rg_fail(RG_MALFORMED, "the archives contain no images with a class (name.jpg or "
-                                    "name.png beside name.cls)");
+        (void)rg_fail(RG_MALFORMED, "the archives contain no images with a class (name.jpg, "
+                                    "name.png or name.webp, and next to it name.cls)");
         rg_path_prefix(path);
         return RG_MALFORMED;
     }
