@@ -228,6 +228,7 @@ static void test_npz_parts_differ(void)
 static void test_npz_refuses(void)
 {
     const int64_t low[2] = { 0, -1 }, high[2] = { 65536, 0 }, huge[2] = { INT64_MAX, INT64_MIN };
+    const uint64_t high_bits[2] = { 1, UINT64_C(1) << 63 };
     const bytes x = npy_of("|u1", "False", "2, 1, 2", "abcd", 4);
     const bytes y = npy_of("|u1", "False", "2,", "\0\1", 2);
     const struct {
@@ -241,7 +242,8 @@ static void test_npz_refuses(void)
         { x, npy_of("|u1", "False", "2, 2", "\0\1\2\1", 4), "must be 0 or 1" },
         { x, npy_of("<f4", "False", "2,", "\0\0\x80\x7f\0\0\0\0", 8), "not a finite number" },
         { x, npy_of("<f4", "False", "3,", low, 12), "3 labels for 2 images" },
-        { npy_of("<i4", "False", "2, 2", low, 16), y, "pixels have the dtype i32" },
+        { npy_of("<u8", "False", "2, 1", high_bits, 16), y, "numbers of 2^63 and more" },
+        { npy_of("|u1", "False", "", "a", 1), y, "the array is one number" },
         { npy_of("|u1", "True", "2, 1, 1, 1, 1", "ab", 2), y, "5 dimensions" },
         { npy_of("|u1", "False", "0, 2", "", 0), y, "there are no images" },
         { npy_of("|u1", "False", "2, 0", "", 0), y, "channels are not supported" },

@@ -101,7 +101,8 @@ static void test_png_classes(void)
     EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED,
                  "b/0.png: the image has 2 x 1 pixels, but the first image has 1 x 2");
     scratch_write("b/0.png", "no image", 8);
-    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED, "b/0.png: this is not a PNG");
+    EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED,
+                 "b/0.png: this is neither a PNG, a JPEG nor a WebP image");
     EXPECT(unlink(scratch("b/0.png")) == 0);
     make_folder("c\xff\x1b");
     EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED,

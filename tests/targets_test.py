@@ -176,6 +176,91 @@ class Targets(Case):
                      self.path("no"), says="masks cannot be mirrored")  # fmt: skip
         self.refuses("train", "--data", self.path("set"), "--model", "mlp", "--out", self.path("no"), says="90 elements")
 
+    def test_ranges(self):
+        """Bytes count as 0 to 1: floats that are bytes are told apart from those from 0 to 1."""
+        source = random.Random(9)
+        classes = [i % 2 for i in range(80)]
+        pixels = [source.randrange(100) + 120 * kind for kind in classes for _ in range(36)]
+        sets = {"bytes": ("|u1", bytes(pixels)), "whole": ("<f4", floats(pixels)), "unit": ("<f4", floats(x / 255 for x in pixels)),
+                "short": ("<i2", array.array("h", pixels).tobytes())}  # fmt: skip
+        for name, (kind, data) in sets.items():
+            os.makedirs(self.path(name))
+            write_npy(self.path(name, "x.npy"), kind, (80, 6, 6), data)
+            write_npy(self.path(name, "y.npy"), "|u1", (80,), bytes(classes))
+            write_npy(self.path(name + ".npy"), kind, (6, 6), data[: len(data) // 80])
+            run("train", "--data", self.path(name), "--model", "mlp", "--epochs", "6", "--out", self.path("out-" + name))
+        refused = {("bytes", "whole"), ("bytes", "short"), ("unit", "whole"), ("unit", "short"), ("whole", "bytes"), ("whole", "unit"),
+                   ("short", "bytes"), ("short", "unit")}  # fmt: skip
+        for trained in sets:
+            own = json.loads(run("eval", self.path("out-" + trained), "--data", self.path("unit" if trained in ("bytes", "unit") else "whole"),
+                                 "--json")[0])  # fmt: skip
+            self.assertGreater(own["accuracy"], 0.95)
+            for name in sets:
+                words = ("eval", self.path("out-" + trained), "--data", self.path(name))
+                if (trained, name) in refused:
+                    _, errors = run(*words, status=1)
+                    self.assertIn("the pixels are", errors)
+                else:
+                    run(*words)
+                words = ("predict", self.path("out-" + trained), self.path(name + ".npy"))
+                if name == "short":
+                    continue
+                if (trained, name) in refused and name != "bytes":
+                    self.refuses(*words, says="the pixels are")
+                else:  # bytes are themselves for networks of whole numbers
+                    self.assertIn(".npy: 0 9", run(*words)[0])
+        write_npy(self.path("whole", "x.npy"), "<f4", (80, 6, 2, 3), sets["whole"][1])
+        _, errors = run("train", "--data", self.path("whole"), "--normalize", "imagenet", "--out", self.path("no"), status=2)
+        self.assertIn("normalize imagenet is for pixels from 0 to 1", errors)
+
+    def test_bytes_in_tables(self):
+        """A row of bytes is a row of numbers; image files are none."""
+        rows = self.table()
+        run("train", "--data", self.path("set"), "--model", "mlp", "--epochs", "1", "--out", self.path("out"))
+        row = [3, 0, 1, 2, 5, 4]
+        write_npy(self.path("bytes.npy"), "|u1", (6,), bytes(row))
+        write_npy(self.path("floats.npy"), "<f4", (6,), floats(row))
+        told = [run("predict", self.path("out"), self.path(name))[0].split(":")[1] for name in ("bytes.npy", "floats.npy")]
+        self.assertEqual(told[0], told[1])
+        self.assertEqual(len(rows[0]), 6)
+        write_png(self.path("row.png"), 6, 1, bytes(row))
+        self.refuses("predict", self.path("out"), self.path("row.png"), says="numbers that are no pixels")
+
+    def test_whole_numbers(self):
+        """Tables of integers of any size are read as floats are."""
+        source = random.Random(11)
+        rows = [source.randrange(-100, 100) for _ in range(400)]
+        for kind, code in (("<i8", "q"), ("<i2", "h"), ("|i1", "b"), ("<f8", "d"), (">i4", "i")):
+            data = array.array(code, rows)
+            if kind[0] == ">":
+                data.byteswap()
+            self.arrays((100, 4), floats(rows), "|u1", (), [rows[4 * i] > 0 for i in range(100)])
+            write_npy(self.path("set", "x.npy"), kind, (100, 4), data.tobytes())
+            run("train", "--data", self.path("set"), "--model", "mlp", "--epochs", "2", "--out", self.path(kind))
+            self.assertEqual(read(self.checkpoint(kind)), read(self.checkpoint("<i8")), kind)
+        write_npy(self.path("set", "x.npy"), "<u8", (100, 4), b"\xff" * 3200)
+        self.refuses("train", "--data", self.path("set"), "--out", self.path("no"), says="numbers of 2^63 and more")
+
+    def test_hints(self):
+        """Targets that are probably classes."""
+        source = random.Random(12)
+        x = [source.random() for _ in range(400)]
+        kinds = [source.randrange(4) for _ in range(100)]
+        for kind, targets, y, says in (
+            ("|u1", (4,), [int(k == i) for k in kinds for i in range(4)], "exactly one label; if it can have no other"),
+            ("<f4", (), kinds, "y has whole numbers as floats, which are learned as values"),
+            ("|u1", (4,), [int(k <= i) for k in kinds for i in range(4)], ""),
+            ("<f4", (), [k + 0.5 for k in kinds], ""),
+            ("<f4", (), [10 * k for k in kinds], ""),
+        ):
+            self.arrays((100, 4), x, kind, targets, y)
+            _, errors = run("train", "--data", self.path("set"), "--model", "mlp", "--epochs", "1", "--out", self.path("out"))
+            self.assertEqual(errors.count("\n"), 1 if says else 0, errors)
+            self.assertIn(says, errors)
+            os.rename(self.path("out"), self.path("out%d" % len(os.listdir(self.folder))))
+        os.rename(self.path("set", "x.npy"), self.path("set", "X.npy"))
+        self.refuses("train", "--data", self.path("set"), "--out", self.path("no"), says="has no train part: its arrays must be x and y")
+
     def write_mask(self, path, side, classes):
         """A palette of four colours, the first two transparent."""
         rows = b"".join(b"\0" + bytes(classes[i * side : (i + 1) * side]) for i in range(side))

@@ -228,7 +228,7 @@ class BadCheckpoints(Case):
         folder = os.listdir(self.path("out"))
         before = {name: read(self.path("out", name)) for name in folder}
         out = ("--out", self.path("out"))
-        optional = {"resize", "score", "weight", "target", "targets", "loss_kind"}  # which earlier versions have not written
+        optional = {"pixels", "resize", "score", "weight", "target", "targets", "loss_kind"}  # which earlier versions have not written
         old = self.changed(set_images=None, set_hash=None)  # nor these two, of which one alone is wrong
         run("train", "--resume", old, "--out", self.path("old"), "--seed", "9", "--stop", "1")
         for key in set(texts) - optional:
@@ -258,6 +258,7 @@ class BadCheckpoints(Case):
             ("loss", "inf", "loss"),
             ("dtype", "f16", "dtype"),
             ("resize", "2", "resize"),
+            ("pixels", "5", "pixels"),
             ("target", "9", "target"),
             ("targets", "-1", "targets"),
             ("loss_kind", "x", "loss_kind"),

@@ -313,7 +313,10 @@ RG_API int32_t rg_confusion_mistakes(const rg_confusion_cell cells[], int64_t co
                                      rg_confusion_cell to[], int32_t most);
 
 /** Classifies `count` images, 1 or more. `pixels` (count, h, w, c) are u8, 0 to 255, or of any
- *  other dtype, as in a data set, and are normalized as the training set was; `probabilities`
+ *  other dtype, as in a data set, and are normalized as the training set was. Pixels of u8 count as
+ *  0 to 1, but as themselves for a network that was trained on floats beyond that. Floats that are
+ *  bytes are RG_INVALID_ARGUMENT for one that was trained on bytes or on floats from 0 to 1, and
+ *  floats from 0 to 1 for one that was trained on floats that are bytes. `probabilities`
  *  receives (count, classes) numbers, which add up to 1 for each image. Of other targets it
  * receives rg_trainer_answers() numbers for each image: the probability of each label, the values,
  * or the class of each pixel. */

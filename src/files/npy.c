@@ -110,7 +110,8 @@ static rg_status scan_descr(scanner *s, header *h)
     }
     const bool a_type = known && strlen(text) > 2 && text[2 + strspn(text + 2, "0123456789")] == 0;
     return rg_fail(a_type ? RG_UNSUPPORTED : RG_MALFORMED,
-                   "the element type is '%s'; f2, f4, f8, u1, b1, i4 and i8 are supported", text);
+                   "the element type is '%s'; f2, f4, f8, %s are supported", text,
+                   s->all_integers ? "b1 and integers of 1 to 8 bytes" : "u1, b1, i4 and i8");
 }
 
 static rg_status scan_order(scanner *s, header *h)

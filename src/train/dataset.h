@@ -10,6 +10,16 @@
 
 #include <stdatomic.h>
 
+/* What numbers pixels are. Bytes count from 0 to 1, so that floats beside them must do so, too. */
+typedef enum rg_pixel_range {
+    RG_RANGE_OPEN,    /* floats that are 0 or 1; or not known */
+    RG_RANGE_U8,      /* bytes */
+    RG_RANGE_UNIT,    /* floats from 0 to 1 */
+    RG_RANGE_BYTES,   /* floats that are whole numbers from 0 to 255 */
+    RG_RANGE_NUMBERS, /* others */
+} rg_pixel_range;
+rg_pixel_range rg_pixels_range(const void *pixels, rg_dtype dtype, size_t count);
+
 struct rg_dataset {
     _Atomic int32_t users;
     rg_dataset_info info;
@@ -18,9 +28,10 @@ struct rg_dataset {
 
     char *pixels; /* (count, h, w, c); NULL: they are decoded from `items` when needed */
     struct rg_items *items;
-    bool resized;     /* images were made to fit the size */
-    bool has_columns; /* a table or series of floats, see rg_dataset_measure_columns() */
-    bool decoded;     /* images come from image files, in memory or not */
+    bool resized;         /* images were made to fit the size */
+    bool has_columns;     /* a table or series of floats, see rg_dataset_measure_columns() */
+    rg_pixel_range range; /* of floats */
+    bool decoded;         /* images come from image files, in memory or not */
     size_t pixel_bytes, image_bytes;
     int32_t *labels; /* (count), or (count, targets) for masks in memory; else NULL */
     float *values;   /* (count, targets) of labels and values; else NULL */

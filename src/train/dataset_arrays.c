@@ -87,8 +87,11 @@ static rg_status fill(const rg_dataset_arrays *a, rg_dataset *set)
              "rg_dataset_create: targets is %lld; a mask has the %lld x %lld pixels of its image",
              (long long)a->targets, (long long)a->height, (long long)a->width);
     memcpy(set->pixels, a->pixels, set->pixel_bytes);
+    const size_t numbers = set->pixel_bytes / sizeof(float);
     if (a->dtype == RG_F32)
-        RG_TRY(check_numbers(a->pixels, set->pixel_bytes / sizeof(float), "pixel"));
+        RG_TRY(check_numbers(a->pixels, numbers, "pixel"));
+    if (a->dtype == RG_F32)
+        set->range = rg_pixels_range(a->pixels, RG_F32, numbers);
     RG_TRY(copy_targets(a, set));
     const int32_t classes = has_labels(a) ? a->classes : (int32_t)a->targets;
     RG_CHECK(classes <= RG_DATASET_CLASSES, RG_INVALID_ARGUMENT,

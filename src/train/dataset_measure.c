@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Mean and deviation of data sets: of every channel, or of every column of tables and series. */
 #include "train/image_items.h"
+#include "core/dtype.h"
 
 #include <math.h>
 
@@ -97,6 +98,22 @@ rg_status rg_dataset_measure(const rg_dataset *set, double mean[RG_DATASET_CHANN
         deviation[c] = d[c] > 0 ? d[c] : 1;
     }
     return RG_OK;
+}
+
+rg_pixel_range rg_pixels_range(const void *pixels, rg_dtype dtype, size_t count)
+{
+    bool small = true, bytes = true;
+    if (dtype == RG_U8)
+        return RG_RANGE_U8;
+    for (size_t i = 0; i < count && (small || bytes); i++) {
+        const double x = rg_element_get(pixels, dtype, (int64_t)i);
+        small = small && x >= 0 && x <= 1;
+        bytes = bytes && x >= 0 && x <= 255 && x == floor(x);
+    }
+    return small && bytes ? RG_RANGE_OPEN
+           : small        ? RG_RANGE_UNIT
+           : bytes        ? RG_RANGE_BYTES
+                          : RG_RANGE_NUMBERS;
 }
 
 /* ---- columns ---- */

@@ -55,6 +55,7 @@ static rg_status widen(rg_npy_array *array)
     for (size_t i = 0; i < count; i++) {
         uint64_t bits = 0;
         memcpy((char *)&bits + low, array->data + i * each, each);
+        array->is_beyond = array->is_beyond || (h->narrow > 0 && bits > INT64_MAX);
         wide[i] = h->narrow < 0 ? (int64_t)(bits << rest) >> rest : (int64_t)bits;
     }
     rg_release(memory, array->data, h->bytes);
@@ -251,7 +252,9 @@ static rg_status find_shape(const rg_npy_array *x, rg_dataset_info *info)
     const int64_t *dims = x->h.dims;
     const int32_t rank = x->h.rank;
     int64_t middle = 1;
-    RG_CHECK(rank >= 1 && (rank <= 4 || !x->h.fortran), RG_UNSUPPORTED,
+    RG_CHECK(rank >= 1, RG_UNSUPPORTED,
+             "the array is one number; its first dimension counts images");
+    RG_CHECK(rank <= 4 || !x->h.fortran, RG_UNSUPPORTED,
              "the array has %d dimensions; more than 4 must be in C order", rank);
     for (int32_t d = 2; d < rank - 1; d++)
         RG_CHECK(dims[d] >= 0 && (dims[d] == 0 || middle <= INT32_MAX / dims[d]), RG_UNSUPPORTED,
@@ -271,9 +274,7 @@ static rg_status find_shape(const rg_npy_array *x, rg_dataset_info *info)
 
 static rg_status use_images(rg_dataset *set, rg_npy_array *x)
 {
-    RG_CHECK(x->h.dtype != RG_I32 && x->h.dtype != RG_I64, RG_UNSUPPORTED,
-             "pixels have the dtype %s; u8, f16, f32 and f64 are supported",
-             rg_dtype_name(x->h.dtype));
+    RG_CHECK(!x->is_beyond, RG_UNSUPPORTED, "numbers of 2^63 and more are not supported");
     RG_TRY(find_shape(x, &set->info));
     set->has_columns = x->h.rank <= 3 && set->info.dtype == RG_F32;
     if (x->h.dtype == set->info.dtype && !x->h.fortran) {
@@ -282,11 +283,14 @@ static rg_status use_images(rg_dataset *set, rg_npy_array *x)
         set->pixels = x->data; /* (n, h, w, c) already */
         set->pixel_bytes = bytes;
         x->data = NULL;
-        return check_finite(set);
+    } else {
+        RG_TRY(rg_dataset_allocate(set, UINT64_MAX)); /* at most four times what was read */
+        convert(set, x);
     }
-    RG_TRY(rg_dataset_allocate(set, UINT64_MAX)); /* at most twice what was read */
-    convert(set, x);
-    return check_finite(set);
+    RG_TRY(check_finite(set));
+    if (set->info.dtype == RG_F32)
+        set->range = rg_pixels_range(set->pixels, RG_F32, set->pixel_bytes / sizeof(float));
+    return RG_OK;
 }
 
 /* ---- the set ---- */
@@ -297,7 +301,12 @@ static rg_status read_images(const npy_place *place, rg_dataset_part part, const
 {
     rg_npy_array x = { 0 };
     rg_status status = find_array(place, 'x', end, &x);
-    if (status == RG_OK && !x.found)
+    if (status == RG_OK && !x.found && part == RG_DATASET_TRAIN)
+        status = blame(place, NULL,
+                       rg_fail(RG_INVALID_ARGUMENT,
+                               "has no train part: its arrays must be x and y, or x_train and "
+                               "y_train, perhaps with x_test and y_test"));
+    else if (status == RG_OK && !x.found)
         status = blame(place, NULL, rg_dataset_no_part(part));
     else if (status == RG_OK)
         status = blame(place, x.name, use_images(set, &x));
@@ -329,6 +338,8 @@ static rg_status read_set(const npy_place *place, rg_dataset_part part, rg_datas
     RG_TRY(read_images(place, part, end, set, &pixels));
     RG_TRY(read_labels(place, end, set, &own, &largest));
     RG_TRY(blame(place, own.name, rg_npy_check_mask(set, &own, &pixels)));
+    if (part == RG_DATASET_TRAIN)
+        rg_npy_warn(set, place->path, place->options);
     for (int i = RG_DATASET_TRAIN; i <= RG_DATASET_VALIDATION; i++) {
         const npy_place silent = { .path = place->path, .zip = place->zip };
         rg_npy_targets other = { .name = "" };

@@ -12,6 +12,7 @@ typedef struct rg_npy_array {
     char name[24]; /* "x_train.npy" */
     rg_npy_header h;
     char *data;
+    bool is_beyond; /* it had whole numbers above those of i64, which are less than 0 now */
 } rg_npy_array;
 
 /* What y holds for each image. */
@@ -29,6 +30,9 @@ void rg_npy_list_dims(const rg_npy_header *h, int32_t from, int32_t end, rg_npy_
 /* Takes the targets of an array; `set` is NULL for a part that is not read. *largest: the largest
  * class so far. */
 rg_status rg_npy_use_labels(rg_npy_array *y, rg_dataset *set, rg_npy_targets *t, int32_t *largest);
+
+/* Says what of the targets of a part is probably not meant. */
+void rg_npy_warn(const rg_dataset *set, const char *path, const rg_dataset_options *options);
 
 /* A mask has the size of its image. */
 rg_status rg_npy_check_mask(const rg_dataset *set, const rg_npy_targets *targets,

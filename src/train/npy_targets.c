@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Targets of data sets as NPY arrays: classes, labels, values or masks. */
 #include "train/npy_set.h"
+#include "train/image_items.h"
 #include "core/dtype.h"
 
 #include <math.h>
@@ -143,6 +144,52 @@ rg_status rg_npy_use_labels(rg_npy_array *y, rg_dataset *set, rg_npy_targets *t,
     }
     RG_TRY(rg_allocate_array((size_t)all, sizeof *set->values, &set->values));
     return use_values(y, all, t->kind == RG_TARGET_LABELS, set->values);
+}
+
+/* ---- what is probably not meant ---- */
+
+/* Whether each image has exactly one label. */
+static bool has_one_label(const rg_dataset *set)
+{
+    const int64_t targets = set->info.targets;
+    for (int64_t i = 0; i < set->info.count; i++) {
+        float sum = 0;
+        for (int64_t k = 0; k < targets; k++)
+            sum += set->values[i * targets + k];
+        if (sum != 1)
+            return false;
+    }
+    return targets > 1;
+}
+
+/* Whether values are few small whole numbers, as classes are. */
+static bool are_classes(const rg_dataset *set)
+{
+    enum { CLASSES = 100, IMAGES = 10 }; /* of each class, at least */
+    float largest = 0;
+    if (set->info.targets != 1)
+        return false;
+    for (int64_t i = 0; i < set->info.count; i++) {
+        const float value = set->values[i];
+        if (!(value >= 0 && value < CLASSES && value == floorf(value)))
+            return false;
+        largest = value > largest ? value : largest;
+    }
+    return (double)set->info.count >= IMAGES * ((double)largest + 1);
+}
+
+void rg_npy_warn(const rg_dataset *set, const char *path, const rg_dataset_options *options)
+{
+    if (set->info.target == RG_TARGET_LABELS && has_one_label(set))
+        rg_dataset_say(options,
+                       "%s: each image has exactly one label; if it can have no other, let y hold "
+                       "the class of each image (numpy: y.argmax(1))",
+                       path);
+    if (set->info.target == RG_TARGET_VALUES && are_classes(set))
+        rg_dataset_say(options,
+                       "%s: y has whole numbers as floats, which are learned as values; if they "
+                       "are classes, let y hold integers (numpy: y.astype(int))",
+                       path);
 }
 
 /* ---- what must agree ---- */

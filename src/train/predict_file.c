@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Prediction of the image in a file, PNG, JPEG, WebP or NPY. */
+#include "train/dataset.h"
 #include "train/image_file.h"
 #include "train/trainer.h"
 
@@ -43,6 +44,9 @@ static rg_status predict_image(rg_trainer *trainer, const char *path, float prob
     RG_CHECK(n->channels == 1 || n->channels == 3, RG_INVALID_ARGUMENT,
              "%s: the network needs %lld channels; images have 1 or 3", path,
              (long long)n->channels);
+    RG_CHECK(trainer->state.pixels != RG_RANGE_NUMBERS, RG_INVALID_ARGUMENT,
+             "%s: the network was trained on numbers that are no pixels; NPY files hold such",
+             path);
     RG_TRY(rg_file_read(allocator, path, RG_IMAGE_BYTES, &bytes));
     rg_status status = check_size(trainer, &bytes);
     if (status == RG_OK)

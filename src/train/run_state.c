@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* What a checkpoint holds beside its tensors: one table, from which it is written and read. */
 #include "train/run_state.h"
+#include "train/dataset.h"
 #include "train/scores.h"
 
 #include "core/dtype.h"
@@ -63,6 +64,7 @@ static const struct entry {
     { "columns", INTEGER, AT(columns), 0, 1 << 20, .optional = true },
     { "column_mean", COLUMNS, AT(column_mean), 0, 0, .optional = true },
     { "column_deviation", COLUMNS, AT(column_deviation), 0, 0, .optional = true },
+    { "pixels", INTEGER, AT(pixels), 0, RG_RANGE_NUMBERS, .optional = true },
     { "resize", INTEGER, AT(resize), 0, 1, .optional = true },
     { "score", REAL, AT(score), 0, 0, .optional = true },
     { "weight", REAL, AT(weight), 0, 0, .optional = true },

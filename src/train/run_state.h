@@ -19,6 +19,7 @@ typedef struct rg_run_state {
     double mean[RG_DATASET_CHANNELS], deviation[RG_DATASET_CHANNELS];
     int64_t columns; /* above 0: these are used in place of mean and deviation, for each column */
     double *column_mean, *column_deviation;
+    int64_t pixels;               /* rg_pixel_range of the training images */
     int64_t resize;               /* 1: images of other sizes are made to fit */
     int64_t set_images, set_hash; /* of the training images, see rg_dataset_hash(); 0: not known */
     char *options;                /* of the caller: "name=value" lines */

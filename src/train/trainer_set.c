@@ -62,9 +62,19 @@ static rg_status normalize(rg_trainer *t, const rg_dataset *set)
     RG_CHECK(s->network.channels == 3, RG_INVALID_ARGUMENT,
              "normalize imagenet is for images of 3 channels, not %lld",
              (long long)s->network.channels);
+    RG_CHECK(set == NULL || set->range != RG_RANGE_BYTES, RG_INVALID_ARGUMENT,
+             "normalize imagenet is for pixels from 0 to 1, but they are whole numbers up to 255; "
+             "give bytes (uint8), or divide by 255");
     memcpy(s->mean, means, sizeof means);
     memcpy(s->deviation, deviations, sizeof deviations);
     return RG_OK;
+}
+
+/* Numbers of tables are themselves, whatever their range. */
+static rg_pixel_range range_of(const rg_dataset *set)
+{
+    const bool is_table = set->info.height == 1 && set->info.channels == 1;
+    return set->info.dtype == RG_U8 ? RG_RANGE_U8 : is_table ? RG_RANGE_NUMBERS : set->range;
 }
 
 rg_status rg_trainer_describe_set(rg_trainer *t, const rg_dataset *set)
@@ -81,6 +91,7 @@ rg_status rg_trainer_describe_set(rg_trainer *t, const rg_dataset *set)
                                     .classes = info.classes,
                                     .seed = t->desc.seed };
     s->resize = set->resized;
+    s->pixels = range_of(set);
     s->set_images = info.count;
     s->set_hash = rg_dataset_hash(set);
     RG_TRY(choose_loss(t, &info));

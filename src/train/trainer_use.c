@@ -36,6 +36,33 @@ static rg_status check_names(const rg_trainer *trainer, const rg_dataset *set)
     return RG_OK;
 }
 
+/* Bytes count from 0 to 1; floats that are bytes do not. `given` is of images that the network is
+ * used on. */
+static rg_status check_range(const rg_trainer *trainer, rg_pixel_range given)
+{
+    const int64_t known = trainer->state.pixels;
+    const bool small = known == RG_RANGE_U8 || known == RG_RANGE_UNIT;
+    RG_CHECK(!small || given != RG_RANGE_BYTES, RG_INVALID_ARGUMENT,
+             "the pixels are whole numbers up to 255, but the network was trained on %s; give "
+             "bytes (uint8), or divide by 255",
+             known == RG_RANGE_U8 ? "bytes, which count as 0 to 1" : "numbers from 0 to 1");
+    RG_CHECK(known != RG_RANGE_BYTES || given != RG_RANGE_UNIT, RG_INVALID_ARGUMENT,
+             "the pixels are numbers from 0 to 1, but the network was trained on whole numbers up "
+             "to 255; multiply by 255");
+    return RG_OK;
+}
+
+static rg_status check_pixels(const rg_trainer *trainer, const rg_dataset *set)
+{
+    const int64_t known = trainer->state.pixels;
+    if (set->info.dtype != RG_U8)
+        return check_range(trainer, set->range);
+    RG_CHECK(known != RG_RANGE_BYTES && known != RG_RANGE_NUMBERS, RG_INVALID_ARGUMENT,
+             "the pixels are bytes, which count as 0 to 1, but the network was trained on floats "
+             "that go beyond; give floats");
+    return RG_OK;
+}
+
 rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_dataset *set)
 {
     rg_dataset_info info;
@@ -55,6 +82,7 @@ rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_dataset *set)
         "the data set has other targets than the network: %lld of kind %d, not %lld of kind %d",
         (long long)info.targets, (int)info.target, (long long)rg_network_targets(n),
         (int)n->target);
+    RG_TRY(check_pixels(trainer, set));
     return check_names(trainer, set);
 }
 
@@ -274,10 +302,12 @@ static int64_t image_pixels(const rg_trainer *trainer)
     return n->height * n->width * n->channels;
 }
 
-/* Pixel i of a row of images, as the training set counts it. */
-static double pixel_at(const void *pixels, rg_dtype dtype, int64_t i)
+/* What pixels are divided by: bytes are numbers as others where the training images were. */
+static double unit_of(const rg_trainer *trainer, rg_dtype dtype)
 {
-    return rg_element_get(pixels, dtype, i) / (dtype == RG_U8 ? 255.0 : 1.0);
+    const int64_t known = trainer->state.pixels;
+    const bool numbers = known == RG_RANGE_BYTES || known == RG_RANGE_NUMBERS;
+    return dtype == RG_U8 && !numbers ? 255 : 1;
 }
 
 /* `images` holds `count` images of the network's dtype. */
@@ -295,11 +325,12 @@ static rg_status predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype
     const double *mean = columns ? s->column_mean : s->mean;
     const double *deviation = columns ? s->column_deviation : s->deviation;
     const int64_t means = columns ? s->columns : s->network.channels;
+    const double unit = unit_of(trainer, dtype);
     rg_outcome outcome;
     for (int64_t i = 0; i < elements; i++) {
         const int64_t k = i % means;
         rg_element_set(images, s->network.dtype, i,
-                       (pixel_at(pixels, dtype, i) - mean[k]) / deviation[k]);
+                       (rg_element_get(pixels, dtype, i) / unit - mean[k]) / deviation[k]);
     }
     const rg_status status =
         rg_stepper_evaluate(trainer->stepper, images, labels, count, probabilities, &outcome);
@@ -344,5 +375,9 @@ rg_status rg_trainer_predict(rg_trainer *trainer, const void *pixels, rg_dtype d
              "rg_trainer_predict: dtype is %d, which is not one of its values", (int)dtype);
     RG_CHECK(count >= 1, RG_INVALID_ARGUMENT, "rg_trainer_predict: count is %lld; it is at least 1",
              (long long)count);
+    if (dtype != RG_U8) {
+        const int64_t elements = count * image_pixels(trainer);
+        RG_TRY(check_range(trainer, rg_pixels_range(pixels, dtype, (size_t)elements)));
+    }
     return predict_all(trainer, pixels, dtype, count, probabilities);
 }
