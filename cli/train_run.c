@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Whether this rank writes files. */
 static bool writes(const rg_train_run *run)
@@ -403,6 +404,14 @@ static rg_status say_shares(const rg_train_run *run)
     return RG_OK;
 }
 
+/* Where no epoch was left, a run that continues in another folder has no checkpoint there. */
+static rg_status save_unless_there(rg_train_run *run)
+{
+    return writes(run) && access(rg_run_path(run->run, RG_RUN_CHECKPOINT), F_OK) != 0
+               ? save(run, RG_RUN_CHECKPOINT)
+               : RG_OK;
+}
+
 rg_status rg_train_all(rg_train_run *run, bool *done)
 {
     const rg_train_request *q = run->request;
@@ -426,6 +435,7 @@ rg_status rg_train_all(rg_train_run *run, bool *done)
         }
     }
     *done = p->finished >= q->epochs || is_patience_over(run);
+    RG_PASS(save_unless_there(run));
     return say_shares(run);
 }
 

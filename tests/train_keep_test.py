@@ -7,7 +7,9 @@
 """
 import json
 import os
+import shutil
 import signal
+import struct
 
 import train_case
 from train_case import Case, read, run, start, write_png
@@ -43,6 +45,32 @@ class Folders(Case):
         run("train", "--resume", "out", cwd=self.folder)  # the folder, or its checkpoint
         self.assertEqual(self.epochs("out"), [1, 2])
         self.assertFalse(os.path.exists(self.path("run")))
+
+
+    def test_nothing_left(self):
+        """A run that continues elsewhere without an epoch to train is whole there, too."""
+        for words in (["--validation", "0"], []):
+            shutil.rmtree(self.path("out"), ignore_errors=True)
+            run(*self.small("--model", "mlp", "--epochs", "2", "--stop", "1", "--out", self.path("out")), *words)
+            for i, more in enumerate((["--stop", "1"], ["--epochs", "1"])):
+                output, _ = run("train", "--resume", self.path("out"), *more, "--out", self.path("more"))
+                named = output.split("--resume " if i == 0 else "network  ")[1].split()[0]
+                self.assertTrue(os.path.exists(named), output)
+                run("train", "--resume", self.path("more"), "--epochs", "2")
+                shutil.rmtree(self.path("more"))
+
+    def test_loss_stays(self):
+        """What a run has learned by one loss is not continued by another without a word."""
+        train_case.write_npy(self.path("x.npy"), "<f4", (40, 2), bytes(320))
+        train_case.write_npy(self.path("y.npy"), "<f4", (40,), struct.pack("<40f", *(i / 7 for i in range(40))))
+        run("train", "--data", self.folder, "--model", "mlp", "--epochs", "2", "--stop", "1", "--out", self.path("out"))
+        resume = ("train", "--resume", self.path("out"), "--out", self.path("more"))
+        for loss in ("huber", "softmax_cross_entropy"):
+            self.refuses(*resume, "--loss", loss, says="loss cannot change where training goes on")
+        run(*resume, "--loss", "mean_squared")
+
+    def test_size_of_glyphs(self):
+        self.refuses("train", "--data", "glyphs", "--size", "20", "--out", self.path("out"), says="28 x 28 pixels")
 
 
 class Best(Case):

@@ -172,6 +172,19 @@ static rg_status open_path(const char *path, rg_dataset_part part, const rg_data
     return status;
 }
 
+static rg_status draw_glyphs(rg_dataset_part part, const rg_dataset_options *o, rg_dataset **set)
+{
+    const bool test = part == RG_DATASET_TEST;
+    RG_TRY(rg_dataset_glyphs(test, test ? 2000 : 12000, set));
+    const rg_status status = check_size(*set, o);
+    if (status == RG_OK)
+        return RG_OK;
+    rg_dataset_destroy(*set);
+    *set = NULL;
+    rg_path_prefix("glyphs");
+    return status;
+}
+
 /* Whether a name is that of a known set: no file has it, and it is not a path. */
 static bool is_name(const char *path, const char *name)
 {
@@ -227,8 +240,7 @@ rg_status rg_dataset_open_with(const char *path, rg_dataset_part part,
     if (glyphs && part == RG_DATASET_VALIDATION)
         return rg_dataset_no_part(part);
     if (glyphs)
-        return rg_dataset_glyphs(part == RG_DATASET_TEST, part == RG_DATASET_TEST ? 2000 : 12000,
-                                 set);
+        return draw_glyphs(part, &checked, set);
     const bool fashion = is_name(path, "fashion-mnist");
     RG_CHECK(!fashion || rg_idx_is_here(fashion_folder), RG_IO,
              "fashion-mnist: no such file exists, and the Debian package dataset-fashion-mnist is "

@@ -146,6 +146,8 @@ static rg_status check_kept(const rg_trainer *t)
              "freeze, rates, head and normalize cannot change where training goes on");
     RG_CHECK(t->desc.optimizer == kept.optimizer && t->desc.accumulate == kept.accumulate,
              RG_INVALID_ARGUMENT, "optimizer and accumulate cannot change where training goes on");
+    RG_CHECK(!t->desc.has_loss || t->desc.loss == rg_network_loss(&t->state.network),
+             RG_INVALID_ARGUMENT, "loss cannot change where training goes on");
     return RG_OK;
 }
 
