@@ -84,6 +84,23 @@ static rg_status open_own(evaluation *e)
     return status;
 }
 
+/* Of images of the training by another path those that were held back; whether it is these. */
+static bool take_moved(evaluation *e)
+{
+    rg_train_data data = { .train = NULL };
+    const bool known = e->kept != NULL && !e->trained.splits_always && e->trained.data != NULL;
+    const bool same = known && rg_train_data_divide(&e->trained, e->set, &data) == RG_OK &&
+                      rg_trainer_check_set(e->network, data.train) == RG_OK &&
+                      rg_trainer_check_images(e->network, data.train) == RG_OK;
+    if (same) {
+        rg_dataset_destroy(e->set);
+        e->set = data.test;
+        data.test = NULL;
+    }
+    rg_train_data_close(&data);
+    return same;
+}
+
 /* Other data: the test part; if there is none, all images. */
 static rg_status open_other(const request *q, evaluation *e)
 {
@@ -93,9 +110,14 @@ static rg_status open_other(const request *q, evaluation *e)
     e->part = e->set != NULL ? "test" : "train";
     if (e->set != NULL)
         return RG_OK;
-    fprintf(q->use.json ? stderr : stdout, "%s has no test part; the training part is evaluated\n",
-            e->data);
-    return rg_dataset_open_with(e->data, RG_DATASET_TRAIN, &options, &e->set);
+    RG_PASS(rg_dataset_open_with(e->data, RG_DATASET_TRAIN, &options, &e->set));
+    const bool moved = take_moved(e);
+    e->part = moved ? "test" : "train";
+    fprintf(q->use.json ? stderr : stdout, "%s has %s\n", e->data,
+            moved ? "the images of the training; those that were held back for testing are "
+                    "evaluated"
+                  : "no test part; the training part is evaluated");
+    return RG_OK;
 }
 
 /* Whether two names are of one file or folder, or of one set without files. */
@@ -206,6 +228,10 @@ static void print_json(const evaluation *e)
     rg_print_json_number(e->result.loss);
     printf(",\"%s\":", e->info.target == RG_TARGET_VALUES ? "absolute_error" : "accuracy");
     rg_print_json_number(e->result.score);
+    if (isfinite(e->result.top5)) {
+        printf(",\"top5\":");
+        rg_print_json_number(e->result.top5);
+    }
     if (e->info.target == RG_TARGET_MASK) {
         printf(",\"iou\":");
         rg_print_json_number(e->result.iou);

@@ -54,6 +54,31 @@ static rg_status follow(const rg_dataset *train, rg_dataset_options *options)
     return RG_OK;
 }
 
+rg_status rg_train_data_divide(const rg_train_request *q, const rg_dataset *whole,
+                               rg_train_data *data)
+{
+    rg_dataset_info info;
+    RG_PASS(rg_dataset_get_info(whole, &info));
+    if (llround((double)info.count * RG_TRAIN_TEST_FRACTION) == 0)
+        return rg_fails(RG_INVALID_ARGUMENT,
+                        "%s: there are too few images for training and testing", q->data);
+    RG_PASS(rg_dataset_split(whole, RG_TRAIN_TEST_FRACTION, (uint64_t)q->seed, &data->train,
+                             &data->test));
+    return q->validation > 0
+               ? hold_back(q, q->validation, (uint64_t)q->seed + 1, &data->train, &data->validation)
+               : RG_OK;
+}
+
+/* The same of an opened set, whose parts keep it. */
+static rg_status divide(const rg_train_request *q, rg_train_data *data)
+{
+    rg_dataset *whole = data->train;
+    data->train = NULL;
+    const rg_status status = rg_train_data_divide(q, whole, data);
+    rg_dataset_destroy(whole);
+    return status;
+}
+
 rg_status rg_train_data_open(const rg_train_request *q, rg_train_data *data)
 {
     rg_dataset_options options;
@@ -67,10 +92,7 @@ rg_status rg_train_data_open(const rg_train_request *q, rg_train_data *data)
     data->has_validation_part = data->validation != NULL;
     data->has_test_part = data->test != NULL;
     if (!data->has_test_part)
-        RG_PASS(hold_back(q, RG_TRAIN_TEST_FRACTION, (uint64_t)q->seed, &data->train, &data->test));
-    if (data->test == NULL)
-        return rg_fails(RG_INVALID_ARGUMENT,
-                        "%s: there are too few images for training and testing", q->data);
+        return divide(q, data);
     if (q->validation > 0 && data->validation == NULL)
         RG_PASS(
             hold_back(q, q->validation, (uint64_t)q->seed + 1, &data->train, &data->validation));

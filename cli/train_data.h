@@ -19,6 +19,10 @@ typedef struct rg_train_data {
  * released with rg_train_data_close(), also after a failure. */
 rg_status rg_train_data_open(const rg_train_request *request, rg_train_data *data);
 
+/* Splits a set without parts as rg_train_data_open() does; it stays the caller's. */
+rg_status rg_train_data_divide(const rg_train_request *request, const rg_dataset *whole,
+                               rg_train_data *data);
+
 /* How a set is opened: its size is that of the request, and sentences go to stderr. */
 rg_status rg_train_data_options(const rg_train_request *request, rg_dataset_options *options);
 void rg_train_data_close(rg_train_data *data);

@@ -267,7 +267,8 @@ class Mixed(Case):
             file.write("conv 64 window=3 padding.policy=same\npool window=16 stride=16\ndense classes\n")
         run("train", "--data", self.data, "--model", self.path("wide.txt"), "--size", "160", "--batch", "4", "--epochs", "1",
             "--out", self.path("out"), "--validation", "0")  # fmt: skip
-        shutil.copytree(self.data, self.path("all"))  # other data than that of the run
+        shutil.copytree(self.data, self.path("all"))
+        shutil.copy(self.path("all", "bird", "00.png"), self.path("all", "bird", "more.png"))  # other data than that of the run
         whole = start("eval", self.path("out"), "--data", self.path("all"), "--json")
         output = whole.stdout.read()
         whole.stdout.close()
@@ -275,7 +276,7 @@ class Mixed(Case):
         _, status, used = os.wait4(whole.pid, 0)
         whole.returncode = status
         self.assertEqual(status, 0)
-        self.assertIn('"images":65', output)
+        self.assertIn('"images":66', output)
         self.assertLess(used.ru_maxrss, 300000)
 
     # ---- folders as people have them ----

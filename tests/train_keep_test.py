@@ -124,6 +124,7 @@ class Eval(Case):
         self.assertTrue(lines[-1]["test_accuracy"] < lines[-1]["test_top5"] <= 1)
         self.assertIn("validation_top5", lines[0])
         output, _ = run("eval", self.path("out"))
+        self.assertEqual(json.loads(run("eval", self.path("out"), "--json")[0])["top5"], lines[-1]["test_top5"])
         self.assertIn(", top-5 %.2f %%" % (100 * lines[-1]["test_top5"]), output)
         run(*self.small("--model", "mlp", "--epochs", "1", "--out", self.path("few")))  # of four classes
         self.assertNotIn("top-5", run("eval", self.path("few"))[0])
@@ -140,6 +141,23 @@ class Eval(Case):
         self.refuses("eval", self.path("out"), "--data", self.path("two"), says=("class 1", "'c'", "'b'"))
         os.rename(self.path("one"), self.path("gone"))
         self.refuses("eval", self.path("out"), says=(self.path("one"), "was trained with this data"))
+
+
+    def test_moved(self):
+        """Images of the training that are elsewhere now: no figure is of images that were learned."""
+        for name in "ab":
+            os.makedirs(self.path("one", name))
+            for i in range(60):
+                write_png(self.path("one", name, "%d.png" % i), 4, 4, bytes([100 * (name == "a") + i] * 16))
+        run("train", "--data", "one", "--model", "mlp", "--epochs", "1", "--out", "out", cwd=self.folder)
+        own = json.loads(run("eval", "out", "--json", cwd=self.folder)[0])
+        os.rename(self.path("one"), self.path("two"))
+        output, errors = run("eval", "out", "--data", "two", "--json", cwd=self.folder)
+        self.assertIn("two has the images of the training; those that were held back", errors)
+        self.assertEqual({**json.loads(output), "data": "one"}, own)
+        os.remove(self.path("two", "a", "3.png"))
+        output, _ = run("eval", "out", "--data", "two", cwd=self.folder)
+        self.assertIn("two: 119 train images", output)
 
 
 class Softmax(Case):

@@ -310,9 +310,13 @@ class Parts(Case):
         shutil.copytree(folder, self.path("copy"))
         copy = ("--data", self.path("copy"))
         output, _ = run("eval", self.path("out"), *copy)
+        self.assertIn(copy[1] + ": 8 test images: accuracy " + tested, output)  # of the images of the run
+        shutil.rmtree(self.path("copy"))
+        shutil.copytree(self.images(60, ""), self.path("copy"))
+        output, _ = run("eval", self.path("out"), *copy)
         self.assertTrue(output.startswith(copy[1] + " has no test part; the training part is evaluated\n"), output)
         output, errors = run("eval", self.checkpoint("out"), *copy, "--json")
-        self.assertEqual((json.loads(output)["part"], json.loads(output)["images"]), ("train", 80))
+        self.assertEqual((json.loads(output)["part"], json.loads(output)["images"]), ("train", 60))
         self.assertIn("the training part is evaluated", errors)
 
     def test_test_part(self):
@@ -327,8 +331,8 @@ class Parts(Case):
         """What cannot be read is not the same as what is not there."""
         folder = self.images(80, "_train")
         self.images(24, "_test")
-        self.npy("x_test", (24, SIZE, SIZE), bytes(24 * SIZE * SIZE * 4), "<i4")
-        self.refuses(*self.train(), says=(folder, "x_test", "i32"))
+        self.npy("x_test", (24, SIZE, SIZE), bytes(24 * SIZE * SIZE * 8), "<c8")
+        self.refuses(*self.train(), says=(folder, "x_test", "c8"))
         self.assertFalse(os.path.exists(self.path("out")))
 
     def test_other_shape(self):
