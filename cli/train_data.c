@@ -2,9 +2,11 @@
 /* Copyright The retrograde authors */
 /* Opening the parts of a data set. */
 #include "cli/train_data.h"
+#include "cli/train_show.h"
 #include "cli/use_checkpoint.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 
 /* Moves a share of `*from` to `*part`, which stays NULL if that is less than half an image. */
@@ -26,18 +28,27 @@ static rg_status hold_back(const rg_train_request *q, double fraction, uint64_t 
     return RG_OK;
 }
 
+/* A line of progress on the terminal makes room. */
 static void say(void *context, const char *sentence)
 {
-    (void)context;
+    const rg_train_request *q = context;
+    if (q->show != NULL)
+        rg_show_clear(q->show);
     fprintf(stderr, "retrograde: %s\n", sentence);
+}
+
+static bool watch(void *context, int64_t done, int64_t of)
+{
+    const rg_train_request *q = context;
+    return q->watch == NULL || q->watch(q->watched, done, of);
 }
 
 rg_status rg_train_data_options(const rg_train_request *q, rg_dataset_options *options)
 {
     *options = rg_dataset_options_default();
     options->say = say;
-    options->watch = q->watch;
-    options->context = q->watched;
+    options->watch = watch;
+    options->context = (void *)(uintptr_t)q; /* which is only read */
     options->threads = (int32_t)q->workers;
     options->memory_bytes = q->memory * 1000000;
     options->channels = q->channels;

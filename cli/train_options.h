@@ -16,7 +16,8 @@ typedef struct rg_train_request {
     int64_t channels; /* of images in files; 0: by the images */
     bool (*watch)(void *context, int64_t done, int64_t of); /* while images are read; NULL: none */
     void *watched;
-    bool splits_always; /* as older versions did, which used no validation part */
+    const struct rg_train_show *show; /* whose line of progress makes room for sentences, or NULL */
+    bool splits_always;               /* as older versions did, which used no validation part */
     /* kept in checkpoints */
     const char *data, *size, *model, *dtype, *optimizer, *schedule, *loss;
     const char *weights, *head, *freeze, *rates, *normalize;

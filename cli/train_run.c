@@ -225,6 +225,7 @@ rg_status rg_train_begin(rg_train_run *run, rg_train_request *request, rg_group 
     };
     request->watch = watch_reading;
     request->watched = run;
+    request->show = &run->show;
     rg_show_begin(&run->show, request->json, request->epochs, 0);
     run->show.silent = !writes(run);
     RG_PASS(open_all(run));

@@ -213,7 +213,7 @@ class Mixed(Case):
         write(os.path.join(self.data, "car", "notes.txt"), b"x")
         _, errors = run(*self.train())
         self.assertIn("the class empty has no images", errors)
-        self.assertIn("1 file is skipped, because it is not", errors)
+        self.assertIn("1 file is skipped, because it is not a PNG, JPEG or WebP image\n", errors)
         for name in ("bird", "car", "empty"):
             shutil.rmtree(os.path.join(self.data, name))
         self.assertIn("only one class, tree", run(*self.train(out="one"))[1])

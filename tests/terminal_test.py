@@ -67,6 +67,13 @@ class Progress(Case):
         status, text = on_terminal(words, 80)
         self.assertEqual(status, 0, text)
         self.assertRegex(text, r"\r\x1b\[Kreading images: \d+ of 300")
+        for i in range(3):
+            with open(self.path("set", "a", "bad%d.png" % i), "w", encoding="utf-8"):
+                pass
+        status, text = on_terminal((*words[:-1], self.path("other")), 80)
+        self.assertEqual(status, 1, text)
+        self.assertNotRegex(text, r"of 303[a-z]")  # sentences have lines of their own
+        self.assertEqual(text.count("\n"), 4, text)
 
     def test_simple_terminals(self):
         words = ("train", "--data", "glyphs", "--model", "small", "--epochs", "1", "--threads", "1")

@@ -116,8 +116,10 @@ static rg_status fill(rg_items *items, const rg_dataset_options *options, rg_dat
     }
     if (p.pixels == NULL) {
         set->items = items;
-        rg_dataset_say(options, "%lld images are read while training: decoded they have %.1f GB",
-                       (long long)set->info.count, (double)bytes * 1e-9);
+        rg_dataset_say(options, "%lld images are read while training: decoded they have %.*f %s",
+                       (long long)set->info.count, bytes < 1000000000 ? 0 : 1,
+                       (double)bytes * (bytes < 1000000000 ? 1e-6 : 1e-9),
+                       bytes < 1000000000 ? "MB" : "GB");
     }
     return RG_OK;
 }
