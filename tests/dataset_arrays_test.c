@@ -46,6 +46,32 @@ static void test_create(void)
     rg_dataset_destroy(set);
 }
 
+/* A table is one in memory as in a file: its columns are measured one by one. */
+static void test_columns(void)
+{
+    const float table[6] = { -1, 1000, 5, 3, 2000, 5 };
+    const int32_t classes[2] = { 1, 0 };
+    rg_dataset_arrays a = arrays_of(RG_TARGET_CLASS);
+    rg_dataset *set = NULL;
+    double mean[3] = { 0 }, deviation[3] = { 0 };
+    int64_t columns = -1;
+    a.count = 2;
+    a.width = 3;
+    a.pixels = table;
+    a.labels = classes;
+    EXPECT_OK(rg_dataset_create(&a, &set));
+    EXPECT_OK(rg_dataset_measure_columns(set, &columns, mean, deviation));
+    EXPECT(columns == 3 && mean[0] == 1 && mean[1] == 1500 && mean[2] == 5);
+    EXPECT(deviation[0] == 2 && deviation[1] == 500 && deviation[2] == 1);
+    rg_dataset_destroy(set);
+    a.count = 1;
+    a.height = 2;
+    EXPECT_OK(rg_dataset_create(&a, &set)); /* an image */
+    EXPECT_OK(rg_dataset_measure_columns(set, &columns, mean, deviation));
+    EXPECT(columns == 0);
+    rg_dataset_destroy(set);
+}
+
 static void test_refused(void)
 {
     const rg_status wrong = RG_INVALID_ARGUMENT;
@@ -138,6 +164,7 @@ int main(void)
         labels[i] = values[i] > 0.5f;
     }
     test_create();
+    test_columns();
     test_refused();
     test_picture();
     test_training();

@@ -117,6 +117,23 @@ class Targets(Case):
         self.refuses(*words, "square", says="loss must be", status=2)
         self.refuses("train", "--data", "glyphs", "--out", self.path("out"), "--loss", "huber", says="the data has classes")
 
+    def test_values_of_losses(self):
+        """Losses of probabilities have no meaning for other values."""
+        source = random.Random(13)
+        for y, refused in (([source.random() for _ in range(100)], {"hinge"}), ([i % 2 for i in range(100)], set()),
+                           ([-1 + i % 2 * 2 for i in range(100)], {"hinge", "sigmoid_cross_entropy"})):  # fmt: skip
+            self.arrays((100, 4), [source.random() for _ in range(400)], "<f4", (), y)
+            for loss in ("hinge", "sigmoid_cross_entropy"):
+                words = ("train", "--data", self.path("set"), "--model", "mlp", "--epochs", "1", "--loss", loss, "--out",
+                         self.path("out%d" % len(os.listdir(self.folder))))  # fmt: skip
+                _, errors = run(*words, status=2 if loss in refused else 0)
+                self.assertEqual("--loss %s needs values" % loss in errors, loss in refused, errors)
+        with open(self.path("softmax.txt"), "w", encoding="utf-8") as file:
+            file.write("dense classes\nsoftmax\n")
+        self.arrays((100, 4), [source.random() for _ in range(400)], "|u1", (2,), [i % 2 for i in range(200)][:198] + [1, 1])
+        self.refuses("train", "--data", self.path("set"), "--model", self.path("softmax.txt"), "--out", self.path("no"),
+                     says="the network ends with softmax, but the loss applies sigmoid itself")  # fmt: skip
+
     def test_labels(self):
         """Which of three places of a time series are high."""
         source = random.Random(6)

@@ -194,8 +194,9 @@ RG_API rg_status rg_dataset_read_mask(const rg_dataset *set, int64_t index, int3
 RG_API rg_status rg_dataset_measure(const rg_dataset *set, double mean[RG_DATASET_CHANNELS],
                                     double deviation[RG_DATASET_CHANNELS]);
 
-/** The same of every column, for tables and series: arrays x of f2, f4 or f8 in NPY files that are
- *  (n, w) or (n, h, w), whose columns mean different things. *columns is the width then, and `mean`
+/** The same of every column, for tables and series: arrays x in NPY files, other than bytes, that
+ *  are (n, w) or (n, h, w), and f32 arrays of the caller with height and channels 1. Their columns
+ *  mean different things. *columns is the width then, and `mean`
  *  and `deviation`, which may be NULL, have so many numbers; otherwise it is 0. It is 0, too, where
  *  all numbers are from 0 to 1, or of (n, h, w) whole numbers from 0 to 255, as in images. */
 RG_API rg_status rg_dataset_measure_columns(const rg_dataset *set, int64_t *columns, double mean[],

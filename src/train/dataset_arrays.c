@@ -87,6 +87,7 @@ static rg_status fill(const rg_dataset_arrays *a, rg_dataset *set)
              "rg_dataset_create: targets is %lld; a mask has the %lld x %lld pixels of its image",
              (long long)a->targets, (long long)a->height, (long long)a->width);
     memcpy(set->pixels, a->pixels, set->pixel_bytes);
+    set->has_columns = a->dtype == RG_F32 && a->height == 1 && a->channels == 1;
     const size_t numbers = set->pixel_bytes / sizeof(float);
     if (a->dtype == RG_F32)
         RG_TRY(check_numbers(a->pixels, numbers, "pixel"));

@@ -219,15 +219,16 @@ static rg_status check_last_layer(const builder *b)
     const rg_loss_kind loss = rg_network_loss(b->options);
     const rg_softmax_desc *softmax = (const rg_softmax_desc *)(const void *)last->desc;
     const rg_neuron_desc *neuron = (const rg_neuron_desc *)(const void *)last->desc;
-    const bool twice = loss == RG_LOSS_SOFTMAX_CROSS_ENTROPY && is(last->op->name, "softmax") &&
-                       softmax->kind == RG_SOFTMAX_PLAIN;
-    const bool sigmoid = loss == RG_LOSS_SIGMOID_CROSS_ENTROPY && is(last->op->name, "neuron") &&
-                         neuron->kind == RG_NEURON_SIGMOID;
+    const bool sigmoids = loss == RG_LOSS_SIGMOID_CROSS_ENTROPY;
+    const bool shares = is(last->op->name, "softmax") && softmax->kind == RG_SOFTMAX_PLAIN &&
+                        (sigmoids || loss == RG_LOSS_SOFTMAX_CROSS_ENTROPY);
+    const bool sigmoid =
+        sigmoids && is(last->op->name, "neuron") && neuron->kind == RG_NEURON_SIGMOID;
     RG_CHECK(
-        !b->options->training || (!twice && !sigmoid), RG_MALFORMED,
+        !b->options->training || (!shares && !sigmoid), RG_MALFORMED,
         "%s:%d:%d: the network ends with %s, but the loss applies %s itself; remove this layer",
-        b->model->name, last->line, last->column, twice ? "softmax" : "sigmoid",
-        twice ? "softmax" : "sigmoid");
+        b->model->name, last->line, last->column, shares ? "softmax" : "sigmoid",
+        sigmoids ? "sigmoid" : "softmax");
     return RG_OK;
 }
 

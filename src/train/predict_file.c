@@ -56,7 +56,7 @@ static rg_status predict_image(rg_trainer *trainer, const char *path, float prob
     if (status == RG_OK)
         status = rg_trainer_predict(trainer, pixels, RG_U8, 1, probabilities);
     if (status != RG_OK)
-        rg_error_prefix("%s: ", path);
+        rg_path_prefix(path);
     rg_decoder_release(&decoder);
     rg_release(allocator, pixels, count);
     rg_bytes_release(allocator, &bytes);

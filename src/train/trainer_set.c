@@ -32,6 +32,25 @@ static rg_status choose_loss(rg_trainer *t, const rg_dataset_info *info)
     return RG_OK;
 }
 
+/* Targets that the loss has no meaning for train without a word. */
+static rg_status check_values(const rg_network_desc *n, const rg_dataset *set)
+{
+    const rg_loss_kind loss = rg_network_loss(n);
+    const bool any = n->target != RG_TARGET_VALUES ||
+                     (loss != RG_LOSS_SIGMOID_CROSS_ENTROPY && loss != RG_LOSS_HINGE);
+    for (int64_t i = 0; !any && i < set->info.count; i++) {
+        const float *values = rg_dataset_values(set, i);
+        for (int64_t k = 0; k < set->info.targets; k++) {
+            const bool fits = loss == RG_LOSS_HINGE ? values[k] == 0 || values[k] == 1
+                                                    : values[k] >= 0 && values[k] <= 1;
+            RG_CHECK(fits, RG_INVALID_ARGUMENT, "loss %s needs values %s, but there is %g",
+                     loss == RG_LOSS_HINGE ? "hinge" : "sigmoid_cross_entropy",
+                     loss == RG_LOSS_HINGE ? "that are 0 or 1" : "from 0 to 1", (double)values[k]);
+        }
+    }
+    return RG_OK;
+}
+
 /* Columns of tables and series have their own. */
 static rg_status measure_columns(rg_run_state *s, const rg_dataset *set)
 {
@@ -95,6 +114,7 @@ rg_status rg_trainer_describe_set(rg_trainer *t, const rg_dataset *set)
     s->set_images = info.count;
     s->set_hash = rg_dataset_hash(set);
     RG_TRY(choose_loss(t, &info));
+    RG_TRY(check_values(&s->network, set));
     RG_TRY(normalize(t, set));
     RG_TRY(rg_allocate_zero(allocator, (size_t)info.classes * sizeof *s->class_names, &memory));
     s->class_names = memory;
