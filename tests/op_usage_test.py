@@ -255,6 +255,23 @@ class UsageTest(ProgramTest):
                        "-o", "destinationGradient=" + self.path("out.npy"), "-o", "dbeta=" + self.path("dbeta.npy"))
             self.assertEqual((load(self.path("out.npy"))[2], load(self.path("dbeta.npy"))[2]), ("<f2", "<f4"))
 
+    def test_gradients_of_parameters(self):
+        """Normalizations of MPS call them as their states do; the names of the op stay valid."""
+        save(self.path("x.npy"), (2, 3, 3, 4), numbers((2, 3, 3, 4)))
+        save(self.path("gamma.npy"), (4,), [1.0, 2.0, 3.0, 4.0])
+        given = ["sourceGradient=" + self.path("x.npy"), "sourceImage=" + self.path("x.npy"),
+                 "gamma=" + self.path("gamma.npy")]
+        for name in ("MPSCNNBatchNormalizationGradient", "MPSCNNBatchNormalizationStatisticsGradient",
+                     "MPSCNNBatchNormalizationGradientNode", "MPSCNNGroupNormalizationGradient",
+                     "MPSCNNInstanceNormalizationGradient"):
+            with self.subTest(name):
+                gamma = self.result(name, *given, "-o", "gradientForGamma=" + self.path("out.npy"))
+                self.assertEqual(gamma, self.result(name, *given, "-o", "dgamma=" + self.path("out.npy")))
+                beta = self.result(name, *given, "-o", "gradientForBeta=" + self.path("out.npy"))
+                self.assertEqual((gamma[0], beta[0]), ((4,), (4,)))
+                for c in range(4):
+                    self.assertAlmostEqual(beta[1][c], sum(numbers((2, 3, 3, 4))[c::4]), places=4)
+
     def test_sentences(self):
         self.place("x", (1, 2, 6, 6))
         x = "X=" + self.path("x.npy")

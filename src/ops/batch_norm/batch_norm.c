@@ -43,8 +43,9 @@ static const rg_field fields[] = {
 };
 
 #define IMAGE      "sourceImage=x destinationImage=y"
-#define IMAGE_GRAD "sourceGradient=dy sourceImage=x destinationGradient=dx"
-#define IMAGE_SUMS "sourceGradient=dy sourceImage=x"
+#define PARAMETERS "gradientForGamma=dgamma gradientForBeta=dbeta"
+#define IMAGE_GRAD "sourceGradient=dy sourceImage=x destinationGradient=dx " PARAMETERS
+#define IMAGE_SUMS "sourceGradient=dy sourceImage=x " PARAMETERS
 #define MATRIX                                                                 \
     "inputMatrix=x meanVector=mean varianceVector=variance gammaVector=gamma " \
     "betaVector=beta resultMatrix=y"

@@ -39,9 +39,11 @@ static const rg_field fields[] = {
     { .name = NULL },
 };
 
-#define IMAGE      "sourceImage=x destinationImage=y"
-#define IMAGE_GRAD "sourceGradient=dy sourceImage=x destinationGradient=dx"
-#define IMAGES     "image_gradients=true "
+#define IMAGE "sourceImage=x destinationImage=y"
+#define IMAGE_GRAD                                            \
+    "sourceGradient=dy sourceImage=x destinationGradient=dx " \
+    "gradientForGamma=dgamma gradientForBeta=dbeta"
+#define IMAGES "image_gradients=true "
 
 static const rg_op_name names[] = {
     { "MPSCNNGroupNormalization", false, IMAGES, IMAGE, 3, 4 },
