@@ -105,6 +105,7 @@ static const char *const aliases[][2] = {
     { "Y", "concat_result" },
     { "Y", "reduced" },
     { "Y", "reshaped" },
+    { "Y", "transposed" },
     { "Y", "C" },
 };
 
@@ -170,7 +171,9 @@ static int take_tensor(rg_op_onnx *run, rg_device *device, const char *text, boo
 {
     char typed[RG_ONNX_NAME];
     const char *equals = text != NULL ? strchr(text, '=') : NULL, *called = run->entry->name;
-    if (equals == NULL || equals == text || equals[1] == 0 || equals - text >= RG_ONNX_NAME)
+    const bool absent = equals != NULL && equals[1] == 0 && !is_result;
+    if (equals == NULL || equals == text || (equals[1] == 0 && !absent) ||
+        equals - text >= RG_ONNX_NAME)
         return rg_wrong("'%s' is not of the form NAME=FILE", text != NULL ? text : "-o");
     snprintf(typed, sizeof typed, "%.*s", (int)(equals - text), text);
     int32_t index;
@@ -182,6 +185,10 @@ static int take_tensor(rg_op_onnx *run, rg_device *device, const char *text, boo
                          : rg_wrong("%s: %s is a result; use -o %s", called, typed, text);
     if (is_result ? run->paths[index] != NULL : run->inputs[index] != NULL)
         return rg_wrong("%s: '%s' is given twice", called, typed);
+    if (absent) /* NAME= is an input without a name in ONNX */
+        return run->names[0][index].optional
+                   ? 0
+                   : rg_wrong("%s: the input %s is not optional", called, typed);
     if (!is_result)
         return rg_op_load(device, equals + 1, &run->inputs[index]);
     for (int32_t i = 0; i < RG_ONNX_TENSORS; i++) {

@@ -640,7 +640,7 @@ onnx_names_odd.make(Case, ODD)
 TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "int64": TensorProto.INT64, "int32": TensorProto.INT32,
          "bool": TensorProto.BOOL}
 # Results that are no f32.
-RESULT_TYPES = {"Indices": TensorProto.INT64, "mask": TensorProto.BOOL}
+RESULT_TYPES = {"Indices": TensorProto.INT64, "per_input_length": TensorProto.INT64, "mask": TensorProto.BOOL}
 
 
 def session_of(case, inputs):

@@ -255,6 +255,56 @@ class UsageTest(ProgramTest):
                        "-o", "destinationGradient=" + self.path("out.npy"), "-o", "dbeta=" + self.path("dbeta.npy"))
             self.assertEqual((load(self.path("out.npy"))[2], load(self.path("dbeta.npy"))[2]), ("<f2", "<f4"))
 
+    def test_ways_of_typing(self):
+        """Lists with brackets or spaces, numbers as Python has them, inputs that ONNX leaves without a name."""
+        save(self.path("x.npy"), (1, 1, 4, 4), numbers((1, 1, 4, 4)))
+        save(self.path("scales.npy"), (4,), [1.0, 1.0, 2.0, 2.0])
+        x, y = "X=" + self.path("x.npy"), "Y=" + self.path("out.npy")
+        expected = self.result("MaxPool", "--kernel_shape", "3,2", "--strides", "2,1", "--ceil_mode", "1", x, "-o", y)
+        for kernel, strides, ceil in (("[3, 2]", "2 1", "True"), ("(3,2)", "[2 , 1]", "true"), ("3 2", " 2, 1 ", "1")):
+            self.assertEqual(self.result("MaxPool", "--kernel_shape", kernel, "--strides", strides, "--ceil_mode", ceil,
+                                         x, "-o", y), expected)
+        self.refused(2, "op", "MaxPool", "--kernel_shape", "3,,2", x, "-o", y, words=("a list of integers",))
+        scales = "scales=" + self.path("scales.npy")
+        expected = self.result("Resize", x, scales, "-o", y)
+        self.assertEqual(self.result("Resize", x, "roi=", scales, "sizes=", "-o", y), expected)
+        self.refused(2, "op", "Resize", "X=", scales, "-o", y, words=("the input X is not optional",))
+        self.refused(2, "op", "Resize", "none=", x, scales, "-o", y, words=("no input 'none'",))
+
+    def test_last_index(self):
+        """The last of equal elements; NaN wins over numbers."""
+        nan, out = float("nan"), "reduced=" + self.path("out.npy")
+        save(self.path("x.npy"), (3, 4), [1, 3, 3, 2, nan, 1, nan, 0, float("inf"), 0, float("inf"), 0])
+        data = "data=" + self.path("x.npy")
+        last = ("--select_last_index", "1", data, "-o", out)
+        self.assertEqual(self.result("ArgMax", "--axis", "1", *last), ((3, 1), [2, 2, 2], "<i8"))
+        self.assertEqual(self.result("ArgMin", "--axis", "-1", "--keepdims", "0", *last), ((3,), [0, 2, 3], "<i8"))
+        self.assertEqual(self.result("ArgMin", "--axis", "0", *last), ((1, 4), [1, 2, 1, 2], "<i8"))
+        save(self.path("long.npy"), (2100,), [1.0] * 2100, "<f2")
+        self.refused(1, "op", "ArgMax", "--select_last_index", "1", "data=" + self.path("long.npy"), "-o", out,
+                     words=("at most 2048 elements of f16",))
+
+    def test_of_nothing(self):
+        """A maximum of no elements is -infinity, a minimum infinity."""
+        save(self.path("x.npy"), (2, 0, 3), [])
+        data, out = "data=" + self.path("x.npy"), "reduced=" + self.path("out.npy")
+        inf = float("inf")
+        self.assertEqual(self.result("ReduceMax", "--axes", "1", data, "-o", out), ((2, 1, 3), [-inf] * 6, "<f4"))
+        self.assertEqual(self.result("ReduceMin", "--axes", "-2,-1", "--keepdims", "0", data, "-o", out)[:2],
+                         ((2,), [inf] * 2))
+        self.assertEqual(self.result("ReduceMin", data, "-o", out)[:2], ((1, 1, 1), [inf]))
+        self.assertEqual(self.result("ReduceMax", "--axes", "0", data, "-o", out)[:2], ((1, 0, 3), []))
+
+    def test_lengths(self):
+        """ConcatTraining says how long its inputs are; none of them may be left out."""
+        for i in range(3):
+            save(self.path(f"x{i}.npy"), (2, i + 1), numbers((2, i + 1)))
+        given = [f"inputs{i}={self.path(f'x{i}.npy')}" for i in range(3)]
+        out = "per_input_length=" + self.path("out.npy")
+        self.assertEqual(self.result("ConcatTraining", "--axis", "-1", *given, "-o", out), ((3,), [1, 2, 3], "<i8"))
+        self.refused(1, "op", "ConcatTraining", "--axis", "1", given[0], given[2], "-o",
+                     "concat_result=" + self.path("out.npy"), words=("inputs1 is missing",))
+
     def test_gradients_of_parameters(self):
         """Normalizations of MPS call them as their states do; the names of the op stay valid."""
         save(self.path("x.npy"), (2, 3, 3, 4), numbers((2, 3, 3, 4)))

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 /* ---- the table's text ---- */
 
@@ -53,31 +54,29 @@ static bool parse_int(const char *text, int64_t *value)
     char *end;
     errno = 0;
     *value = strtoll(text, &end, 10);
-    if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0) {
-        *value = text[0] == 't';
+    if (strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0) { /* also as in Python */
+        *value = text[0] == 't' || text[0] == 'T';
         return true;
     }
     return errno == 0 && end != text && *end == 0;
 }
 
-/* "2,2", "[2, 2]" or "2"; returns how many, -1 if it is not that. */
+/* "2,2", "[2, 2]", "2 2" or "2"; returns how many, -1 if it is not that. */
 static int32_t parse_list(const char *text, int64_t ints[], double floats[])
 {
     int32_t count = 0;
     text += strspn(text, " [(");
     while (*text != 0 && *text != ']' && *text != ')') {
         char word[64];
-        const size_t size = strcspn(text, ",])");
-        size_t used = size;
-        while (used > 0 && text[used - 1] == ' ')
-            used--;
-        if (used >= sizeof word || count == RG_ONNX_VALUES)
+        const size_t size = strcspn(text, " ,])");
+        if (size >= sizeof word || count == RG_ONNX_VALUES)
             return -1;
-        copy_word(word, sizeof word, text, used);
+        copy_word(word, sizeof word, text, size);
         if (ints != NULL ? !parse_int(word, &ints[count]) : !rg_number_parse(word, &floats[count]))
             return -1;
         count++;
         text += size;
+        text += strspn(text, " ");
         text += *text == ',';
         text += strspn(text, " ");
     }

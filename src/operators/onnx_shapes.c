@@ -122,6 +122,9 @@ rg_status rg_onnx_concat(const rg_onnx_node *node, rg_onnx_call *call)
     RG_CHECK(rg_onnx_given(node, "axis"), RG_INVALID_ARGUMENT, "%s: the attribute axis is required",
              node->type);
     RG_CHECK(sources >= 1, RG_INVALID_ARGUMENT, "%s: the first input is missing", node->type);
+    for (int32_t i = sources; i < node->input_count; i++)
+        RG_CHECK(!rg_onnx_has(node, i), RG_INVALID_ARGUMENT, "%s: inputs%d is missing", node->type,
+                 sources);
     d->sources = sources;
     return rg_onnx_axis(node, "axis", rg_onnx_int(node, "axis"), rg_onnx_rank(node, 0), &d->axis);
 }
@@ -176,7 +179,8 @@ rg_status rg_onnx_reduce(const rg_onnx_node *node, rg_onnx_call *call)
     return RG_OK;
 }
 
-rg_status rg_onnx_arg_reduce(const rg_onnx_node *node, rg_onnx_call *call)
+/* Without select_last_index, which the run takes care of. */
+rg_status rg_onnx_arg_reduce_any(const rg_onnx_node *node, rg_onnx_call *call)
 {
     rg_reduce_desc *d = (rg_reduce_desc *)call->desc;
     const int32_t rank = rg_onnx_rank(node, 0);
@@ -184,10 +188,14 @@ rg_status rg_onnx_arg_reduce(const rg_onnx_node *node, rg_onnx_call *call)
     d->keep_dims = rg_onnx_int(node, "keepdims") != 0;
     d->dims_count = 1;
     d->dims[0] = rg_onnx_int(node, "axis");
-    RG_CHECK(rg_onnx_int(node, "select_last_index") == 0, RG_UNSUPPORTED,
-             "%s: select_last_index is not supported: the first of equal elements is chosen",
-             node->type);
     return rank < 0 ? RG_OK : rg_onnx_axis(node, "axis", d->dims[0], rank, &dimension);
+}
+
+rg_status rg_onnx_arg_reduce(const rg_onnx_node *node, rg_onnx_call *call)
+{
+    RG_CHECK(rg_onnx_int(node, "select_last_index") == 0, RG_UNSUPPORTED,
+             "%s: with select_last_index it needs more than one op", node->type);
+    return rg_onnx_arg_reduce_any(node, call);
 }
 
 /* ---- resize ---- */

@@ -96,7 +96,9 @@ rg_onnx_runner rg_run_batch_norm, rg_run_batch_norm_gradient, rg_run_layer_norm,
 /* run_losses.c */
 rg_onnx_runner rg_run_loss, rg_run_loss_gradient, rg_run_dropout, rg_run_dropout_gradient;
 /* run_shapes.c */
-rg_onnx_runner rg_run_slice, rg_run_slice_gradient, rg_run_split, rg_run_pad, rg_run_pad_gradient,
-    rg_run_reduce;
+rg_onnx_runner rg_run_slice, rg_run_slice_gradient, rg_run_split, rg_run_concat, rg_run_pad,
+    rg_run_pad_gradient;
+/* run_reduce.c */
+rg_onnx_runner rg_run_reduce, rg_run_arg_reduce;
 
 #endif

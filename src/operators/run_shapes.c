@@ -209,6 +209,27 @@ rg_status rg_run_split(rg_run *run)
     return RG_OK;
 }
 
+/* ConcatTraining also says how long each input is along the axis. */
+rg_status rg_run_concat(rg_run *run)
+{
+    const uint64_t wanted = run->wanted;
+    double lengths[RG_ONNX_TENSORS];
+    int64_t axis, count = 0;
+    rg_tensor *made;
+    RG_TRY(rg_onnx_axis(&run->node, "axis", rg_onnx_int(&run->node, "axis"), run->shapes[0].rank,
+                        &axis));
+    for (; count < run->call.input_count && run->in[count] != NULL; count++)
+        lengths[count] = (double)run->shapes[count].dims[axis];
+    run->wanted = wanted & 1;
+    const rg_status status = rg_run_op(run, rg_onnx_concat);
+    run->wanted = wanted;
+    RG_TRY(status);
+    if (!rg_run_wants(run, 1))
+        return RG_OK;
+    RG_TRY(rg_run_numbers(run, RG_I64, 1, &count, lengths, &made));
+    return rg_run_give(run, 1, made);
+}
+
 /* x with ones in front, so that it has rank 4. */
 static rg_status widen(rg_run *run, rg_tensor *x, int64_t dims[4], rg_tensor **y)
 {
@@ -246,14 +267,4 @@ rg_status rg_run_pad_gradient(rg_run *run)
     RG_TRY(gradient_of(run, dy, 4, dims, &dx));
     RG_TRY(rg_run_reshape(run, dx, rank, dx->desc.dims + 4 - rank, &dx));
     return rg_run_give(run, 0, dx);
-}
-
-/* Without axes, noop_with_empty_axes makes a copy. */
-rg_status rg_run_reduce(rg_run *run)
-{
-    int64_t axes[RG_ONNX_VALUES];
-    if (rg_onnx_ints(&run->node, "axes", axes) == 0 &&
-        rg_onnx_int(&run->node, "noop_with_empty_axes") != 0)
-        return rg_run_give(run, 0, run->in[0]);
-    return rg_run_op(run, rg_onnx_reduce);
 }
