@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-enum { MOST_INPUTS = 4 };
+enum { MOST_INPUTS = 5 };
 
 /* A graph with sources "0", "1", … and tensors for them. */
 typedef struct scene {
@@ -73,7 +73,7 @@ static void order_sources(const scene *s, const rg_plan *plan, rg_tensor *dy, rg
     }
 }
 
-static const char *const gradient_names[MOST_INPUTS] = { "d0", "d1", "d2", "d3" };
+static const char *const gradient_names[MOST_INPUTS] = { "d0", "d1", "d2", "d3", "d4" };
 
 /* Asks for the result of the node and its gradients; returns which inputs have one. */
 static uint64_t ask(const scene *s, rg_node *node)
@@ -153,11 +153,16 @@ static void test_convolutions(rig *r)
     add_input(&s, 4, DIMS(3, 2, 2, 6));
     add_input(&s, 1, DIMS(3));
     check(&s, "conv", rg_graph_conv(s.graph, &conv, s.values));
-    const rg_conv_transpose_desc transpose = rg_conv_transpose_desc_default();
-    s = image_scene(r);
-    add_input(&s, 4, DIMS(3, 2, 2, 6));
-    add_input(&s, 1, DIMS(3));
-    check(&s, "conv_transpose", rg_graph_conv_transpose(s.graph, &transpose, s.values));
+    for (int sized = 0; sized < 2; sized++) { /* the size of an image that a stride of 2 has lost */
+        rg_conv_transpose_desc transpose = rg_conv_transpose_desc_default();
+        transpose.stride[0] = transpose.stride[1] = 1 + sized;
+        transpose.output[0] = sized ? 9 : 0;
+        transpose.output[1] = sized ? 11 : 0;
+        s = image_scene(r);
+        add_input(&s, 4, DIMS(3, 2, 2, 6));
+        add_input(&s, 1, DIMS(3));
+        check(&s, "conv_transpose", rg_graph_conv_transpose(s.graph, &transpose, s.values));
+    }
     const rg_dense_desc dense = rg_dense_desc_default();
     s = scene_of(r);
     add_input(&s, 2, DIMS(5, 6));
@@ -222,6 +227,17 @@ static void test_pools(rig *r)
         scene s = image_scene(r);
         check(&s, "pool", rg_graph_pool(s.graph, &desc, s.values));
     }
+    for (int i = 0; i < 3; i++) { /* all arguments of the initializer by hand */
+        rg_pool_desc desc = rg_pool_desc_default();
+        desc.kind = kinds[i];
+        desc.edge = i == 1 ? RG_POOL_ZERO : RG_POOL_CLAMP;
+        desc.window[0] = 3;
+        desc.window[1] = 2;
+        desc.stride[0] = desc.dilation[1] = 2;
+        desc.padding.policy = RG_PADDING_FULL;
+        scene s = image_scene(r);
+        check(&s, "pool by hand", rg_graph_pool(s.graph, &desc, s.values));
+    }
 }
 
 static void test_norms(rig *r)
@@ -251,6 +267,15 @@ static void test_norms(rig *r)
     add_input(&s, 1, DIMS(6));
     add_input(&s, 1, DIMS(6));
     check(&s, "batch_norm", rg_graph_batch_norm(s.graph, &batch, s.values));
+    for (int given = 0; given < 2; given++) {
+        static const double variance[6] = { 0.5, 1, 2, 3, 0.25, 4 };
+        batch.statistics = given ? RG_BATCH_NORM_GIVEN : RG_BATCH_NORM_RUNNING;
+        s = image_scene(r);
+        for (int i = 0; i < 4; i++)
+            add_input(&s, 1, DIMS(6));
+        EXPECT_OK(rg_tensor_write(s.x[4], variance, sizeof variance, RG_LAYOUT_SAME));
+        check(&s, "batch_norm by statistics", rg_graph_batch_norm(s.graph, &batch, s.values));
+    }
 }
 
 static void test_arithmetic(rig *r)
@@ -306,9 +331,16 @@ static void test_others(rig *r)
     const rg_gram_desc gram = rg_gram_desc_default();
     scene s = image_scene(r);
     check(&s, "gram", rg_graph_gram(s.graph, &gram, s.values));
-    const rg_dropout_desc dropout = rg_dropout_desc_default();
+    rg_dropout_desc dropout = rg_dropout_desc_default();
     s = image_scene(r);
     check(&s, "dropout", rg_graph_dropout(s.graph, &dropout, s.values));
+    const int64_t step = 3;
+    dropout.step_input = true;
+    s = image_scene(r);
+    s.values[s.count] = rg_graph_source(s.graph, "1");
+    s.x[s.count] = tensor_of(r->device, RG_I64, 0, NULL);
+    EXPECT_OK(rg_tensor_write(s.x[s.count++], &step, sizeof step, RG_LAYOUT_SAME));
+    check(&s, "dropout by step", rg_graph_dropout(s.graph, &dropout, s.values));
     rg_loss_desc loss = rg_loss_desc_default(); /* labels are a source */
     loss.kind = RG_LOSS_MEAN_SQUARED;
     s = image_scene(r);

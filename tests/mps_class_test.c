@@ -5,6 +5,8 @@
 #include "any_device.h"
 #include "mps.h"
 
+#include <math.h>
+
 enum { ROWS = 3, COLUMNS = 4, MOST = 512 };
 
 static rg_tensor *of_values(rig *r, int32_t rank, const int64_t dims[], const double values[])
@@ -66,6 +68,35 @@ static void test_neuron(rig *r)
     rg_kernel_destroy(kernel);
 }
 
+/* The parameters a, b and c of a descriptor: y = (a x + b)^c. */
+static void test_neuron_numbers(rig *r)
+{
+    static const double in[3] = { 1, 2, 4 }, ones[3] = { 1, 1, 1 };
+    rg_neuron_desc desc = rg_neuron_desc_default();
+    rg_kernel *kernel = NULL;
+    double y[3], dx[3];
+    desc.kind = RG_NEURON_POWER;
+    desc.a = 0.5;
+    desc.b = 1;
+    desc.c = 3;
+    desc.has_a = desc.has_b = desc.has_c = true;
+    EXPECT_OK(rg_neuron_create(r->device, &desc, &kernel));
+    rg_tensor *x = of_values(r, 1, DIMS(3), in), *dy = of_values(r, 1, DIMS(3), ones);
+    rg_tensor *out = tensor_of(r->device, RG_F64, 1, DIMS(3));
+    rg_tensor *back = tensor_of(r->device, RG_F64, 1, DIMS(3));
+    EXPECT_OK(rg_kernel_forward(kernel, r->commands, &x, &out, NULL));
+    EXPECT_OK(rg_kernel_gradient(kernel, r->commands, &dy, &x, NULL, NULL, &back, 0));
+    EXPECT_OK(rig_run(r));
+    EXPECT_OK(rg_tensor_read(out, y, sizeof y, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_tensor_read(back, dx, sizeof dx, RG_LAYOUT_SAME));
+    for (int i = 0; i < 3; i++) {
+        const double z = 0.5 * in[i] + 1;
+        EXPECT(fabs(y[i] - z * z * z) < 1e-12 && fabs(dx[i] - 1.5 * z * z) < 1e-12);
+    }
+    drop((rg_tensor *[]){ x, dy, out, back }, 4);
+    rg_kernel_destroy(kernel);
+}
+
 /* MPSCNNAddGradient, …SubtractGradient, …MultiplyGradient: isSecondarySourceFilter is dx[1]. */
 static void test_arithmetic_gradients(rig *r)
 {
@@ -91,6 +122,13 @@ static void test_arithmetic_gradients(rig *r)
         }
         rg_kernel_destroy(kernel);
     }
+    rg_arithmetic_desc compare = rg_arithmetic_desc_default(); /* MPSNNCompare has none */
+    rg_kernel *kernel = NULL;
+    compare.kind = RG_ARITHMETIC_COMPARE;
+    EXPECT_OK(rg_arithmetic_create(r->device, &compare, &kernel));
+    EXPECT_FAILS(rg_kernel_gradient(kernel, r->commands, &dy, x, NULL, NULL, dx, 0), RG_UNSUPPORTED,
+                 "no gradient");
+    rg_kernel_destroy(kernel);
     drop((rg_tensor *[]){ x[0], x[1], dy, dx[0], dx[1] }, 5);
 }
 
@@ -434,9 +472,9 @@ static void test_state_copy(rig *r)
 
 int main(void)
 {
-    RUN_ON_DEVICES(test_neuron, test_arithmetic_gradients, test_spatial_mean, test_resolved_padding,
-                   test_matrix_neuron_bias, test_norm_of_convolution, test_weighted_sums,
-                   test_clamped_edges, test_reload, test_dropout_offset, test_labels,
-                   test_state_copy);
+    RUN_ON_DEVICES(test_neuron, test_neuron_numbers, test_arithmetic_gradients, test_spatial_mean,
+                   test_resolved_padding, test_matrix_neuron_bias, test_norm_of_convolution,
+                   test_weighted_sums, test_clamped_edges, test_reload, test_dropout_offset,
+                   test_labels, test_state_copy);
     return rg_test_report();
 }

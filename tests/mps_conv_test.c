@@ -281,6 +281,7 @@ static call spread_call(rg_device *device, rg_conv_transpose_desc desc)
 static void test_transpose(rig *r)
 {
     rg_conv_transpose_desc desc = rg_conv_transpose_desc_default();
+    EXPECT(desc.layout == RG_CONV_TRANSPOSE_OUT_IN);
     desc.by_offset = true;
     desc.output[0] = 1;
     desc.output[1] = 5;

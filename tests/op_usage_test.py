@@ -245,6 +245,21 @@ class UsageTest(ProgramTest):
                            "--dilation", "2,2", "x=" + self.path("x.npy"), "-o", "y=" + self.path("out.npy"))
         self.assertEqual(dilated, same)
 
+    def test_pooling_bases(self):
+        """The base classes of pooling gradients are the class that their kind says."""
+        for name, shape in (("x", (1, 6, 6, 2)), ("dy", (1, 5, 5, 2))):
+            save(self.path(name + ".npy"), shape, numbers(shape))
+        given = ["--window", "2,2", "sourceGradient=" + self.path("dy.npy"), "sourceImage=" + self.path("x.npy"),
+                 "-o", "destinationGradient=" + self.path("out.npy")]
+        results = []
+        for kind, name in (("max", "Max"), ("average", "Average"), ("l2", "L2Norm")):
+            expected = self.result(f"MPSCNNPooling{name}Gradient", "--padding.policy", "valid", *given)
+            self.assertEqual(self.result("MPSCNNPoolingGradient", "--kind", kind, "--padding.policy", "valid", *given),
+                             expected)
+            self.assertNotIn(expected, results)
+            results.append(expected)
+        self.assertEqual(self.result("MPSCNNPoolingGradient", "--padding.policy", "valid", *given), results[0])
+
     def test_mixed_dtypes(self):
         """A missing beta has the dtype of gamma."""
         save(self.path("x.npy"), (1, 2, 2, 4), numbers((1, 2, 2, 4)), "<f2")

@@ -127,6 +127,8 @@ static const rg_case cases[] = {
       "1,7,8,4" },
     { "full", "kind=average window=3,2 stride=2,1 padding.policy=full" COUNT, "1,5,6,4" },
     { "valid", "kind=max window=2,2 stride=3,3 padding.policy=valid", "1,9,10,4" },
+    { "valid-tensorflow", "kind=average window=3,2 stride=2,2 padding.policy=valid" CLAMP,
+      "1,8,7,4" },
     { "aligned", "kind=max window=3,3 stride=3,3 padding.policy=same padding.align=top_left" CLAMP,
       "1,8,10,4" },
     { "wider", "kind=average window=9,8 stride=3,3 padding.policy=same" CLAMP, "1,5,4,6" },
