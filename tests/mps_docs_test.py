@@ -149,11 +149,13 @@ def check_row(header, number, cells):
 
 
 def on_devices():
-    """The functions that tests/any_device.h runs on every device, by file."""
+    """The functions that tests/any_device.h runs on every device, and those of tests of the GPU alone, by file."""
     found = {}
     for path in (ROOT / "tests").glob("*_test.c"):
         run = re.search(r"RUN_ON_DEVICES\((.*?)\)", text_of(path), re.S)
         found[path.stem] = set(re.findall(r"\w+", run.group(1))) if run else set()
+        if path.stem.startswith("cuda_"):
+            found[path.stem] = set(functions_of(text_of(path)))
     return found
 
 
