@@ -123,13 +123,14 @@ class AdjointTest(ProgramTest):
         for seed in SEEDS:
             d = random.Random(seed)
             shape = tuple(d.randint(3, 5) for _ in range(d.randint(1, 4)))
-            attributes = {"mode": d.choice(("constant", "reflect", "edge"))}
+            attributes = {"mode": d.choice(("constant", "reflect", "edge", "wrap", "wrap"))}
             axes = sorted(d.sample(range(len(shape)), d.randint(1, len(shape))))
             if d.random() < 0.5:
                 attributes["axes"] = tuple(axes)
             padded = len(attributes.get("axes", shape))
             low = 0 if attributes["mode"] == "reflect" else -1
-            attributes["pads"] = tuple(d.randint(low, 2) for _ in range(2 * padded))
+            high = 2 if attributes["mode"] != "wrap" else 11  # more than once around
+            attributes["pads"] = tuple(d.randint(low, high) for _ in range(2 * padded))
             with self.subTest(seed=seed, attributes=attributes, shape=shape):
                 self.check("Pad", attributes, shape, input_name="data", output="output")
 

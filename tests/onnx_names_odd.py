@@ -403,7 +403,7 @@ def make_shapes(Case):
     @odd("Pad")
     def pad(d, name):
         shape = any_shape(d, 1, 4, 0)
-        mode = d.pick(["constant", "constant", "reflect", "edge"])
+        mode = d.pick(["constant", "constant", "reflect", "edge", "wrap", "wrap"])
         low = -1 if d.chance(0.4) else 0
         axes = sorted(set(d.int(0, len(shape) - 1) for _ in range(3))) if d.chance(0.4) else list(range(len(shape)))
         pads = [d.int(low if shape[x] > 2 else 0, 2 if mode != "reflect" else min(2, shape[x] - 1)) for x in axes + axes]
@@ -412,7 +412,9 @@ def make_shapes(Case):
             inputs["constant_value"] = np.float32(d.pick([1.5, -np.inf]))
         if axes != list(range(len(shape))):
             inputs["axes"] = np.array([x - (len(shape) if d.chance() else 0) for x in axes], np.int64)
-        return Case(name, inputs, ["output"], {"mode": mode}, opset=18, numbers=("pads", "constant_value", "axes"))
+        if mode == "wrap":
+            inputs["pads"] = np.where(inputs["pads"] > 1, d.pick([2, 3, 7, 12]), inputs["pads"])
+        return Case(name, inputs, ["output"], {"mode": mode}, opset=19, numbers=("pads", "constant_value", "axes"))
 
     @odd("Transpose")
     def transpose(d, name):

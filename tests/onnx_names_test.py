@@ -594,11 +594,11 @@ def pad_numbers(d, shape, low=0):
 @generator("Pad")
 def pad(d, name):
     shape = [d.int(3, 5) for _ in range(d.int(1, 4))]
-    mode = d.pick(["constant", "reflect", "edge"])
+    mode = d.pick(["constant", "reflect", "edge", "wrap"])
     inputs = {"data": d.array(*shape), "pads": np.array(pad_numbers(d, shape), np.int64)}
     if mode == "constant" and d.chance():
         inputs["constant_value"] = np.float32(1.5)
-    return Case(name, inputs, ["output"], {"mode": mode} if mode != "constant" else {},
+    return Case(name, inputs, ["output"], {"mode": mode} if mode != "constant" else {}, opset=19,
                 numbers=("pads", "constant_value"))
 
 

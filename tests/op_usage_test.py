@@ -310,6 +310,28 @@ class UsageTest(ProgramTest):
         self.assertEqual(self.result("ReduceMin", data, "-o", out)[:2], ((1, 1, 1), [inf]))
         self.assertEqual(self.result("ReduceMax", "--axes", "0", data, "-o", out)[:2], ((1, 0, 3), []))
 
+    def test_wrap(self):
+        """Pixels go on around the edge, several times if need be; what is cut off does not come back."""
+        save(self.path("x.npy"), (4,), [0.0, 1.0, 2.0, 3.0])
+        data, out = "data=" + self.path("x.npy"), "output=" + self.path("out.npy")
+        wrap = ("Pad", "--mode", "wrap", "--pads")
+        self.assertEqual(self.result(*wrap, "2,3", data, "-o", out)[1], [2, 3, 0, 1, 2, 3, 0, 1, 2])
+        self.assertEqual(self.result(*wrap, "5,9", data, "-o", out)[1], [3] + [0, 1, 2, 3] * 4 + [0])
+        self.assertEqual(self.result(*wrap, "-1,2", data, "-o", out)[1], [1, 2, 3, 1, 2])
+        save(self.path("dy.npy"), (9,), [1.0, 2, 4, 8, 16, 32, 64, 128, 256])
+        dy, dx = "dY=" + self.path("dy.npy"), "dX=" + self.path("out.npy")
+        self.assertEqual(self.result("PadGrad", "--mode", "wrap", "--pads", "2,3", dy, "-o", dx)[:2],
+                         ((4,), [4 + 64, 8 + 128, 1 + 16 + 256, 2 + 32]))
+        self.assertEqual(self.result("PadGrad", "--mode", "wrap", "--pads", "-1,4", dy, "-o", dx)[:2],
+                         ((6,), [0, 1 + 32, 2 + 64, 4 + 128, 8 + 256, 16]))
+        self.assertEqual(self.result("PadGrad", "--mode", "wrap", "--pads", "1,6", dy, "-o", dx)[:2],
+                         ((2,), [2 + 8 + 32 + 128, 1 + 4 + 16 + 64 + 256]))
+        self.refused(1, "op", *wrap, "-4,2", data, "-o", out, words=("none is left that could be repeated",))
+        self.refused(1, "op", *wrap, "9223372036854775807,1", data, "-o", out, words=("out of range for pads",))
+        for mode in ("wrap", "constant"):
+            self.refused(1, "op", "PadGrad", "--mode", mode, "--pads", "9223372036854775807,9223372036854775807", dy,
+                         "-o", dx, words=("out of range for pads",))
+
     def test_lengths(self):
         """ConcatTraining says how long its inputs are; none of them may be left out."""
         for i in range(3):

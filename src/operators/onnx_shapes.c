@@ -129,11 +129,14 @@ rg_status rg_onnx_concat(const rg_onnx_node *node, rg_onnx_call *call)
     return rg_onnx_axis(node, "axis", rg_onnx_int(node, "axis"), rg_onnx_rank(node, 0), &d->axis);
 }
 
-/* Up to four dimensions, which pad has as (n, h, w, c). */
-rg_status rg_onnx_pad(const rg_onnx_node *node, rg_onnx_call *call)
+/* Up to four dimensions, which pad has as (n, h, w, c). *wraps: around the edge, which pad has not.
+ */
+rg_status rg_onnx_pad_any(const rg_onnx_node *node, rg_onnx_call *call, bool *wraps)
 {
-    static const char *const modes[] = { "constant", "reflect", "edge", NULL };
-    static const rg_pad_mode kinds[] = { RG_PAD_CONSTANT, RG_PAD_MIRROR, RG_PAD_CLAMP };
+    static const int64_t MOST_PADDED = (int64_t)1 << 48;
+    static const char *const modes[] = { "constant", "reflect", "edge", "wrap", NULL };
+    static const rg_pad_mode kinds[] = { RG_PAD_CONSTANT, RG_PAD_MIRROR, RG_PAD_CLAMP,
+                                         RG_PAD_CONSTANT };
     rg_pad_desc *d = (rg_pad_desc *)call->desc;
     int32_t mode;
     int64_t pads[RG_ONNX_VALUES], axes[RG_ONNX_VALUES];
@@ -146,14 +149,27 @@ rg_status rg_onnx_pad(const rg_onnx_node *node, rg_onnx_call *call)
     RG_CHECK(rg_onnx_ints(node, "pads", pads) == 2 * count, RG_INVALID_ARGUMENT,
              "%s: pads must have %d numbers: what to add before and after each of %d dimensions",
              node->type, 2 * count, count);
+    *wraps = mode == 3;
     d->mode = kinds[mode];
     d->value = mode == 0 ? rg_onnx_float(node, "constant_value") : 0;
+    for (int32_t i = 0; i < 2 * count; i++)
+        RG_CHECK(pads[i] >= -MOST_PADDED && pads[i] <= MOST_PADDED, RG_INVALID_ARGUMENT,
+                 "%s: %lld is out of range for pads", node->type, (long long)pads[i]);
     for (int32_t i = 0; i < count; i++) {
         int64_t axis;
         RG_TRY(rg_onnx_axis(node, "an axis", given > 0 ? axes[i] : i, rank, &axis));
         d->before[4 - rank + axis] = pads[i];
         d->after[4 - rank + axis] = pads[count + i];
     }
+    return RG_OK;
+}
+
+rg_status rg_onnx_pad(const rg_onnx_node *node, rg_onnx_call *call)
+{
+    bool wraps = false;
+    RG_TRY(rg_onnx_pad_any(node, call, &wraps));
+    RG_CHECK(!wraps, RG_UNSUPPORTED, "%s: with the mode wrap it needs more than one op",
+             node->type);
     return RG_OK;
 }
 

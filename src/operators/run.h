@@ -58,6 +58,9 @@ typedef struct rg_run_reads {
 /* dx[] may be the array of dy, x or y. */
 rg_status rg_run_gradient(rg_run *run, const rg_op *op, const void *desc, const rg_run_reads *reads,
                           rg_tensor *dx[]);
+/* Of the op of the call, which has one input; its shape is `source`. */
+rg_status rg_run_gradient_of(rg_run *run, rg_tensor *dy, int32_t rank, const int64_t source[],
+                             rg_tensor **dx);
 /* One input, one output. */
 rg_status rg_run_unary(rg_run *run, const rg_op *op, const void *desc, rg_tensor *x, rg_tensor **y);
 /* The op of the call alone, with the descriptor that `convert` completes. */
@@ -96,8 +99,9 @@ rg_onnx_runner rg_run_batch_norm, rg_run_batch_norm_gradient, rg_run_layer_norm,
 /* run_losses.c */
 rg_onnx_runner rg_run_loss, rg_run_loss_gradient, rg_run_dropout, rg_run_dropout_gradient;
 /* run_shapes.c */
-rg_onnx_runner rg_run_slice, rg_run_slice_gradient, rg_run_split, rg_run_concat, rg_run_pad,
-    rg_run_pad_gradient;
+rg_onnx_runner rg_run_slice, rg_run_slice_gradient, rg_run_split, rg_run_concat;
+/* run_pad.c */
+rg_onnx_runner rg_run_pad, rg_run_pad_gradient;
 /* run_reduce.c */
 rg_onnx_runner rg_run_reduce, rg_run_arg_reduce;
 

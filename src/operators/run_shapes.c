@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Runs of ONNX's operators on shapes that are more than one op: Split, Pad, gradients that need the
- * shape of their source. */
+/* Runs of ONNX's operators on shapes that are more than one op: Slice, Split, Concat. */
 #include "operators/onnx_converters.h"
 #include "operators/run.h"
 #include "runtime/objects.h"
 
-#include <retrograde/pad.h>
 #include <retrograde/reshape.h>
 #include <retrograde/slice.h>
 
 #include <math.h>
 
-/* The gradient of an op with one input, whose shape is `source`. */
-static rg_status gradient_of(rg_run *run, rg_tensor *dy, int32_t rank, const int64_t source[],
+rg_status rg_run_gradient_of(rg_run *run, rg_tensor *dy, int32_t rank, const int64_t source[],
                              rg_tensor **dx)
 {
     rg_tensor *x;
@@ -149,7 +146,7 @@ rg_status rg_run_slice_gradient(rg_run *run)
     rg_tensor *dx;
     RG_TRY(rg_onnx_finish(&run->node, &run->call, rg_onnx_slice));
     const int32_t rank = rg_onnx_ints(&run->node, "shape", shape);
-    RG_TRY(gradient_of(run, run->in[0], rank, shape, &dx));
+    RG_TRY(rg_run_gradient_of(run, run->in[0], rank, shape, &dx));
     return rg_run_give(run, 0, dx);
 }
 
@@ -228,43 +225,4 @@ rg_status rg_run_concat(rg_run *run)
         return RG_OK;
     RG_TRY(rg_run_numbers(run, RG_I64, 1, &count, lengths, &made));
     return rg_run_give(run, 1, made);
-}
-
-/* x with ones in front, so that it has rank 4. */
-static rg_status widen(rg_run *run, rg_tensor *x, int64_t dims[4], rg_tensor **y)
-{
-    const int32_t rank = x->desc.rank;
-    for (int32_t d = 0; d < 4; d++)
-        dims[d] = d < 4 - rank ? 1 : x->desc.dims[d - 4 + rank];
-    return rg_run_reshape(run, x, 4, dims, y);
-}
-
-rg_status rg_run_pad(rg_run *run)
-{
-    const int32_t rank = run->shapes[0].rank;
-    int64_t dims[4];
-    rg_tensor *x, *y;
-    RG_TRY(rg_onnx_finish(&run->node, &run->call, rg_onnx_pad));
-    RG_TRY(widen(run, run->in[0], dims, &x));
-    RG_TRY(rg_run_unary(run, &rg_op_pad, run->call.desc, x, &y));
-    RG_TRY(rg_run_reshape(run, y, rank, y->desc.dims + 4 - rank, &y));
-    return rg_run_give(run, 0, y);
-}
-
-rg_status rg_run_pad_gradient(rg_run *run)
-{
-    const int32_t rank = run->shapes[0].rank;
-    const rg_pad_desc *d = (const rg_pad_desc *)run->call.desc;
-    int64_t dims[4];
-    rg_tensor *dy, *dx;
-    RG_TRY(rg_onnx_finish(&run->node, &run->call, rg_onnx_pad));
-    RG_TRY(widen(run, run->in[0], dims, &dy));
-    for (int32_t i = 0; i < 4; i++) {
-        dims[i] -= d->before[i] + d->after[i];
-        RG_CHECK(dims[i] >= 0, RG_INVALID_ARGUMENT, "%s: dY is smaller than its padding",
-                 run->node.type);
-    }
-    RG_TRY(gradient_of(run, dy, 4, dims, &dx));
-    RG_TRY(rg_run_reshape(run, dx, rank, dx->desc.dims + 4 - rank, &dx));
-    return rg_run_give(run, 0, dx);
 }
