@@ -129,6 +129,8 @@ def check_row(header, number, cells):
                 problems.append(f"{number}: check {op} has no case {name}")
             cases += (known or {}).get(name, "")
         tensors |= tensors_of(op)
+    if len(re.findall(r"\bcheck \w+", last)) != len(re.findall(r"`check \w+` \([^)]+\)", last)):
+        problems.append(f"{number}: cases of check are not written `check op` (case, case)")
     here = cells[1] if len(cells) > 1 else ""
     if header[-1] not in ("test", "checked by"):
         return
@@ -198,12 +200,21 @@ for source in (ROOT / "src/ops").glob("*/*.c"):  # all names that `retrograde op
         if not re.search(r"\b%s\b" % name, text_of(ROOT / "docs/mps.md")):
             problems.append(f": {name} of {source.name} is in no table")
 
+PAGE = text_of(ROOT / "docs/mps.md")
+for name, file in re.findall(r"\(`(\w+)`, (\w+_test)\)", PAGE):  # tests that sentences name
+    if function_of(source_of(file) or "", name) is None:
+        problems.append(f": tests/{file} has no function {name}")
+ALL_TESTS = "".join(text_of(path) for path in sorted((ROOT / "tests").glob("*_test.*")))
+for name in sorted(set(re.findall(r"`(test_\w+)`", PAGE))):
+    if not re.search(r"\b%s\(" % name, ALL_TESTS):
+        problems.append(f": there is no test {name}")
+
 SENTENCE = ("%d members, %d of them with a counterpart, each with a test on CPUs. Tests of %d run on GPUs, too: functions "
             "of %d,\nand for the others cases of `check`, which any device can be given.")
 said = SENTENCE % (members["all"], members["exist"], members["cuda"], members["function"])
 if members["cpu"] != members["exist"]:
     problems.append(f": {members['exist'] - members['cpu']} members have a counterpart, but no test")
-if said not in text_of(ROOT / "docs/mps.md"):
+if said not in PAGE:
     problems.append(": the counts of members are not these: " + said)
 
 for problem in problems:
