@@ -299,6 +299,15 @@ class UsageTest(ProgramTest):
         self.refused(1, "op", "ArgMax", "--select_last_index", "1", "data=" + self.path("long.npy"), "-o", out,
                      words=("at most 2048 elements of f16",))
 
+    def test_slope_of_zero(self):
+        """LeakyRelu multiplies what is below 0, also by 0; Relu does not."""
+        save(self.path("x.npy"), (5,), [-float("inf"), -2.0, 0.0, 3.0, float("inf")])
+        x, y = "X=" + self.path("x.npy"), "Y=" + self.path("out.npy")
+        leaky = self.result("LeakyRelu", "--alpha", "0", x, "-o", y)[1]
+        self.assertNotEqual(leaky[0], leaky[0])
+        self.assertEqual(leaky[1:], [0, 0, 3, float("inf")])
+        self.assertEqual(self.result("Relu", x, "-o", y)[1], [0, 0, 0, 3, float("inf")])
+
     def test_of_nothing(self):
         """A maximum of no elements is -infinity, a minimum infinity."""
         save(self.path("x.npy"), (2, 0, 3), [])

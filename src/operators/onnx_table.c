@@ -60,7 +60,8 @@ const rg_onnx_operator rg_onnx_operators[] = {
 
     /* ---- activations ---- */
     NEURON("Relu", ONNX, "kind=relu", ""),
-    NEURON("LeakyRelu", ONNX, "kind=relu", "alpha:float=0.01"),
+    ENTRY("LeakyRelu", ONNX, neuron, false, "kind=relu", "X=x", "Y=y", "alpha:float=0.01",
+          rg_onnx_neuron, rg_run_leaky_relu),
     ENTRY("PRelu", ONNX, neuron, false, "kind=prelu", "X=x slope=slope", "Y=y", "", rg_onnx_prelu,
           rg_run_prelu),
     NEURON("Sigmoid", ONNX, "kind=sigmoid", ""),

@@ -88,8 +88,8 @@ void rg_run_release(rg_run *run, double *values, int64_t count);
 
 typedef rg_status rg_onnx_runner(rg_run *run);
 /* run_elements.c */
-rg_onnx_runner rg_run_prelu, rg_run_hard_swish, rg_run_selu, rg_run_biased, rg_run_gemm,
-    rg_run_matmul;
+rg_onnx_runner rg_run_leaky_relu, rg_run_prelu, rg_run_hard_swish, rg_run_selu, rg_run_biased,
+    rg_run_gemm, rg_run_matmul;
 /* run_windows.c */
 rg_onnx_runner rg_run_lp_pool, rg_run_pool_gradient, rg_run_global_lp_pool, rg_run_resize,
     rg_run_resize_gradient;

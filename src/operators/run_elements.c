@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Runs of ONNX's activations and matrix products that are more than one op. */
+#include "core/dtype.h"
 #include "core/shape.h"
 #include "operators/onnx_converters.h"
 #include "operators/run.h"
@@ -52,6 +53,25 @@ rg_status rg_run_selu(rg_run *run)
     desc.has_a = true;
     RG_TRY(rg_run_unary(run, &rg_op_neuron, &desc, run->in[0], &y));
     RG_TRY(activate(run, RG_NEURON_LINEAR, rg_onnx_float(&run->node, "gamma"), 0, y, &y));
+    return rg_run_give(run, 0, y);
+}
+
+/* The op's relu with a slope of 0 gives 0 for -infinity, where ONNX has 0 X: NaN, as PRelu has it.
+ */
+rg_status rg_run_leaky_relu(rg_run *run)
+{
+    const rg_tensor_desc *x = &run->shapes[0];
+    const double slope = rg_onnx_float(&run->node, "alpha");
+    const int64_t one = 1, column[] = { rg_shape_count(x), 1 };
+    rg_neuron_desc desc = rg_neuron_desc_default();
+    rg_tensor *flat, *slopes, *y;
+    if (slope != 0 || !rg_dtype_is_data(x->dtype))
+        return rg_run_op(run, rg_onnx_neuron);
+    desc.kind = RG_NEURON_PRELU;
+    RG_TRY(rg_run_numbers(run, x->dtype, 1, &one, &slope, &slopes));
+    RG_TRY(rg_run_reshape(run, run->in[0], 2, column, &flat));
+    RG_TRY(rg_run_forward(run, &rg_op_neuron, &desc, (rg_tensor *[]){ flat, slopes }, &y, NULL));
+    RG_TRY(rg_run_reshape(run, y, x->rank, x->dims, &y));
     return rg_run_give(run, 0, y);
 }
 
