@@ -446,7 +446,9 @@ def operator_seeds():
                 "Reshape": {"shape": [0, -1]}, "Transpose": {"perm": [0, 2, 3, 1]}, "Concat": {"axis": 1},
                 "ReduceMean": {"axes": [1, 2], "keepdims": 0}, "Softmax": {"axis": 1, "opset": 11},
                 "LayerNormalization": {"axis": 2}, "GroupNormalization": {"num_groups": 2}, "LRN": {"size": 3},
-                "Gemm": {"transA": 1, "beta": 0.5}}
+                "Gemm": {"transA": 1, "beta": 0.5}, "ArgMax": {"axis": -1, "select_last_index": 1},
+                "PadGrad": {"pads": [0, 0, 1, -1, 0, 0, 1, 1], "mode": "wrap"}, "LeakyRelu": {"alpha": 0},
+                "ReduceMax": {"axes": [-1], "noop_with_empty_axes": 1}, "ConcatTraining": {"axis": -1}}
     image, vector = bytes([32, 1 << 5 | 2 << 2 | 1, 4, 1]), bytes([8, 2, 0, 0])
     for name in sorted(words | set(names)):
         text = json.dumps({"retrograde": 1, "operator": name, "attributes": examples.get(name, {})}).encode()
