@@ -179,6 +179,7 @@ static rg_status open_all(rg_train_run *run)
     RG_PASS(rg_trainer_get_progress(run->trainer, &run->progress));
     RG_PASS(rg_check_part(run->trainer, run->data.train, q->data));
     RG_PASS(rg_check_part(run->trainer, run->data.test, q->data));
+    RG_PASS(rg_trainer_agree_on_set(run->trainer, "validation data", run->data.validation));
     return !writes(run) ? RG_OK : begin_folder(run); /* last, because it drops rows of the table */
 }
 

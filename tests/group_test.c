@@ -145,7 +145,8 @@ static bool stop_at_once(void *context, const rg_trainer_progress *progress)
     return false;
 }
 
-/* Training that was stopped on all ranks goes on with the next call. */
+/* Training that was stopped on all ranks goes on with the next call. A set that one rank lacks is
+ * refused on all. */
 static void test_stop(void)
 {
     rg_trainer_desc desc = rg_trainer_desc_default();
@@ -168,6 +169,13 @@ static void test_stop(void)
     EXPECT_OK(rg_trainer_train(trainer, 1, NULL, NULL));
     EXPECT_OK(rg_trainer_get_progress(trainer, &progress));
     EXPECT(progress.finished == 1);
+    EXPECT_OK(rg_trainer_agree_on_set(trainer, "other images", set));
+    if (size > 1)
+        EXPECT_FAILS(
+            rg_trainer_agree_on_set(trainer, "other images", rank == size - 1 ? NULL : set),
+            RG_INVALID_ARGUMENT, "has other images that differs from that of rank 0");
+    EXPECT_FAILS(rg_trainer_agree_on_set(NULL, "other images", set), RG_INVALID_ARGUMENT, "NULL");
+    EXPECT_FAILS(rg_trainer_agree_on_set(trainer, NULL, set), RG_INVALID_ARGUMENT, "NULL");
     rg_trainer_destroy(trainer);
     rg_model_destroy(model);
     rg_dataset_destroy(set);

@@ -7,9 +7,11 @@ usage: group_test.py PROGRAM GROUP_TEST [unittest arguments]
 It runs with each MPI that is here: Open MPI and MPICH where the build has a library for them, and the one with the
 standard ABI that MPIEXEC_ABI names. Without any of them it is skipped; where CI=true all three must be here."""
 import os
+import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -273,6 +275,37 @@ class Refused(Case):
                             ("--data /no/such/data", "rank 1")):  # fmt: skip
             with self.subTest(words):
                 self.refused(what, self.other(words))
+
+    def test_other_data(self):
+        """Images in another order, and images for validation that differ: those of training alone look the same."""
+        source = random.Random(1)
+        for part, count in (("train", 24), ("val", 8), ("test", 4)):
+            for kind in ("a", "b"):
+                os.makedirs(self.path("photos", part, kind))
+                for i in range(count):
+                    path = self.path("photos", part, kind, f"{i}.png")
+                    write_png(path, 8, 8, bytes(source.randrange(128) + 100 * (kind == "b") for _ in range(64)))
+        words = ("--data", self.path("photos"), "--epochs", "1", "--batch", "8")
+        for change, what in (("mv train/a/3.png train/a/x.png", "training data"), ("mv val/a/3.png val/b/x.png", "validation data"),
+                             ("rm val/b/5.png", "validation data")):  # fmt: skip
+            with self.subTest(change):
+                other = self.path(change.replace("/", "-"))
+                shutil.copytree(self.path("photos"), other)
+                subprocess.run(change.split(), cwd=other, check=True)
+                script = self.other(f"--data '{other}'")
+                self.refused(f"rank 1 on {socket.gethostname()} has {what} that differs from that of rank 0", script, *words)
+
+    def test_version(self):
+        """A rank of another version is told before it says anything else."""
+        version = subprocess.run([PROGRAM, "--version"], capture_output=True, check=True).stdout.split()[-1]
+        program, other = read(PROGRAM), version[:-1] + (b"1" if version[-1:] == b"0" else b"0")
+        if b"\0" + version + b"\0" not in program:
+            self.skipTest("the version is in a shared library")
+        with open(self.path("other"), "wb") as file:
+            file.write(program.replace(b"\0" + version + b"\0", b"\0" + other + b"\0"))
+        os.chmod(self.path("other"), 0o755)
+        script = f'[ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = 0 ] && exec "$@"; shift; exec {self.path("other")} "$@"'
+        self.refused(f"rank 1 has version {other.decode()} of retrograde, rank 0 version {version.decode()}", script)
 
     def test_weights(self):
         """First weights that one rank does not have, or that differ."""

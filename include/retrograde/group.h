@@ -69,8 +69,9 @@ RG_API rg_group_desc rg_group_desc_default(void);
 
 /** Joins the group. Collective. `desc` may be NULL. A process joins at most one group by MPI in
  *  its life, and does not start MPI itself: RG_INVALID_STATE otherwise, and where a launcher has
- * started several processes that cannot find each other, such as srun without PMI; RG_UNSUPPORTED
- * if no library for MPI is found. On failure *group is NULL. */
+ *  started several processes that cannot find each other, such as srun without PMI.
+ *  RG_INVALID_ARGUMENT where a rank has another version of this library, or the number of ranks is
+ *  not a power of two; RG_UNSUPPORTED if no library for MPI is found. On failure *group is NULL. */
 RG_API rg_status rg_group_create(const rg_group_desc *desc, rg_group **group);
 
 /** Leaves the group, after waiting until all ranks leave, unless one is lost. Where another rank

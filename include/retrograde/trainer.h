@@ -103,8 +103,8 @@ typedef struct rg_trainer_desc {
     int64_t micro_batches;
     /** The ranks that train together, each with its share of the micro-batches; their number is at
      *  most micro_batches. It must outlive the trainer. NULL (default): this process alone. All
-     *  ranks create, resume, train and validate together; data, model, descriptor and version must
-     *  be the same, or creation is RG_INVALID_ARGUMENT on all of them. A rank on which a function
+     *  ranks create, resume, train and validate together; data, model and descriptor must be the
+     *  same, or creation is RG_INVALID_ARGUMENT on all of them. A rank on which a function
      *  fails calls rg_group_fail(): the others may wait for it. Checkpoints do not keep the group,
      *  and can be continued by any number of ranks with the same bits. */
     rg_group *group;
@@ -245,6 +245,13 @@ RG_API rg_status rg_trainer_check_set(const rg_trainer *trainer, const rg_datase
 /** RG_INVALID_ARGUMENT if a set is not the one that the network was trained with: of image files
  *  names and labels count, of arrays all numbers. RG_OK for checkpoints that do not tell. */
 RG_API rg_status rg_trainer_check_images(const rg_trainer *trainer, const rg_dataset *set);
+
+/** In a group: RG_INVALID_ARGUMENT on all ranks, with a sentence that names `what`, if one of them
+ *  has another set than rank 0, or images in another order; NULL is none. All ranks call it
+ *  together. Functions that create a trainer do so for the training set, and rg_trainer_validate()
+ *  for a set that is new to it: a program that knows of the set earlier is told earlier. */
+RG_API rg_status rg_trainer_agree_on_set(rg_trainer *trainer, const char *what,
+                                         const rg_dataset *set);
 
 /** How good a network is on a set. */
 typedef struct rg_trainer_result {

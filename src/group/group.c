@@ -122,6 +122,25 @@ static machine this_machine(void)
     return m;
 }
 
+/* The first message, because those that follow may differ from version to version. */
+static rg_status check_version(rg_group *group)
+{
+    typedef char version[32];
+    version *all, mine = "";
+    snprintf(mine, sizeof mine, "%s", rg_version());
+    RG_TRY(rg_allocate_array((size_t)group->size, sizeof *all, &all));
+    rg_group_job gather = { .data = mine, .bytes = sizeof mine, .result = all };
+    rg_status status = rg_job_gather(group, &gather);
+    for (int32_t i = 1; i < group->size && status == RG_OK; i++) {
+        if (memcmp(all[i], all[0], sizeof mine) != 0)
+            status = rg_fail(RG_INVALID_ARGUMENT,
+                             "rank %d has version %.31s of retrograde, rank 0 version %.31s", i,
+                             all[i], all[0]);
+    }
+    rg_release(allocator, all, (size_t)group->size * sizeof *all);
+    return status;
+}
+
 /* Which ranks are on this machine. */
 static rg_status count_local(rg_group *group)
 {
@@ -166,6 +185,7 @@ static rg_status join(rg_group *group, rg_group_job *job)
     group->mpi->describe(group->engine);
     group->engine[strcspn(group->engine, ",\n")] = 0; /* Open MPI tells its whole package */
     RG_TRY(check_size(group));
+    RG_TRY(check_version(group));
     RG_TRY(count_local(group));
     if (group->size > 1)
         RG_TRY(rg_heartbeat_start(group));

@@ -20,13 +20,14 @@ struct rg_trainer {
     rg_device *device;
     rg_model *model;
     rg_stepper *stepper;
-    rg_loader *loader;  /* of the training set; NULL: there is none, for use alone */
-    int64_t images;     /* in an epoch */
-    int64_t steps;      /* of the whole training */
-    rg_run_state state; /* what the next checkpoint will say */
-    double rate;        /* of the last step */
-    bool nonfinite;     /* a loss or a parameter is NaN or infinite */
-    bool restored;      /* the parameters are those of another checkpoint; for use alone */
+    rg_loader *loader;        /* of the training set; NULL: there is none, for use alone */
+    int64_t images;           /* in an epoch */
+    int64_t steps;            /* of the whole training */
+    rg_run_state state;       /* what the next checkpoint will say */
+    double rate;              /* of the last step */
+    bool nonfinite;           /* a loss or a parameter is NaN or infinite */
+    bool restored;            /* the parameters are those of another checkpoint; for use alone */
+    const rg_dataset *agreed; /* the last set that all ranks have been found to have; else NULL */
     rg_history history;
 };
 

@@ -27,31 +27,19 @@ void rg_trainer_part(const rg_trainer *t, rg_loader_desc *desc)
 
 /* ---- agreement ---- */
 
-/* What is told of a data set: its shape, its targets, and means over its pixels. */
+/* What is told of a data set: its shape, means over its pixels, and hashes of its files or numbers,
+ * in their order, and of its masks. */
 typedef struct set_facts {
     int64_t numbers[8];
     double mean[RG_DATASET_CHANNELS], deviation[RG_DATASET_CHANNELS];
-    uint64_t targets; /* a hash */
+    int64_t images;
+    uint64_t masks;
 } set_facts;
 
 static uint64_t add_bytes(uint64_t hash, const void *data, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
         hash = (hash ^ ((const unsigned char *)data)[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
-static uint64_t hash_targets(const rg_dataset *set, const rg_dataset_info *info)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (int64_t i = 0; i < info->count; i++) {
-        const int32_t label = rg_dataset_label(set, i);
-        const float *values = rg_dataset_values(set, i);
-        const size_t count = (size_t)info->targets;
-        hash = add_bytes(hash, &label, sizeof label);
-        if (values != NULL)
-            hash = add_bytes(hash, values, count * sizeof *values);
-    }
     return hash;
 }
 
@@ -81,18 +69,32 @@ static rg_status hash_masks(const rg_dataset *set, const rg_dataset_info *info, 
     return status;
 }
 
-static rg_status agree_on_set(rg_trainer *t, const rg_dataset *set)
+static rg_status find_facts(const rg_dataset *set, set_facts *facts)
 {
-    set_facts facts;
     rg_dataset_info info;
     RG_TRY(rg_dataset_get_info(set, &info));
     const int64_t numbers[8] = { info.count,   info.height, info.width,  info.channels,
                                  info.classes, info.dtype,  info.target, info.targets };
-    memcpy(facts.numbers, numbers, sizeof numbers);
-    RG_TRY(rg_dataset_measure(set, facts.mean, facts.deviation));
-    facts.targets = hash_targets(set, &info);
-    RG_TRY(hash_masks(set, &info, &facts.targets));
-    return rg_group_agree(t->desc.group, "training data", &facts, sizeof facts);
+    memcpy(facts->numbers, numbers, sizeof numbers);
+    RG_TRY(rg_dataset_measure(set, facts->mean, facts->deviation));
+    facts->images = rg_dataset_hash(set);
+    facts->masks = UINT64_C(0xcbf29ce484222325);
+    return hash_masks(set, &info, &facts->masks);
+}
+
+rg_status rg_trainer_agree_on_set(rg_trainer *trainer, const char *what, const rg_dataset *set)
+{
+    set_facts facts;
+    RG_CHECK_NOT_NULL(trainer);
+    RG_CHECK_NOT_NULL(what);
+    if (rg_group_size(trainer->desc.group) == 1)
+        return RG_OK;
+    memset(&facts, 0, sizeof facts);
+    if (set != NULL)
+        RG_TRY(find_facts(set, &facts));
+    RG_TRY(rg_group_agree(trainer->desc.group, what, &facts, sizeof facts));
+    trainer->agreed = set;
+    return RG_OK;
 }
 
 static rg_status agree_on_text(rg_trainer *t, const char *what, const char *text)
@@ -189,10 +191,9 @@ rg_status rg_trainer_join(rg_trainer *t, const rg_dataset *set)
 {
     if (rg_group_size(t->desc.group) == 1)
         return rg_stepper_join(t->stepper);
-    RG_TRY(agree_on_text(t, "a version of retrograde", rg_version()));
     RG_TRY(agree_on_text(t, "a model", t->state.model));
     RG_TRY(agree_on_options(t));
-    RG_TRY(agree_on_set(t, set));
+    RG_TRY(rg_trainer_agree_on_set(t, "training data", set));
     RG_TRY(agree_on_device(t));
     RG_TRY(agree_on_position(t));
     RG_TRY(broadcast_parameters(t));

@@ -247,6 +247,8 @@ static rg_status evaluate_together(rg_trainer *trainer, const rg_dataset *set,
     rg_dataset_info info;
     rg_outcome *all;
     RG_TRY(rg_trainer_check_set(trainer, set));
+    if (trainer->agreed != set)
+        RG_TRY(rg_trainer_agree_on_set(trainer, "validation data", set));
     RG_TRY(rg_dataset_get_info(set, &info));
     const int64_t ranks = rg_group_size(group);
     const int64_t rounds = (info.count - 1) / (rg_stepper_use_batch(trainer->stepper) * ranks) + 1;
