@@ -62,7 +62,8 @@ typedef struct rg_group_desc {
     void *context; /**< passed to `lost` */
     /** Seconds to wait for the other ranks in rg_group_create(), 1 to 100000: a program whose ranks
      *  come to it at different times sets it. 0 (default): 60 where ranks are on several machines;
-     *  on one machine 8, and more where there are more than 4 ranks for each processor. */
+     *  on one machine 7, and more where ranks and other processes that run are more than 4 for each
+     *  processor. */
     double start_timeout;
 } rg_group_desc;
 RG_API rg_group_desc rg_group_desc_default(void);
@@ -75,7 +76,7 @@ RG_API rg_group_desc rg_group_desc_default(void);
 RG_API rg_status rg_group_create(const rg_group_desc *desc, rg_group **group);
 
 /** Leaves the group, after waiting until all ranks leave, unless one is lost. Where another rank
- *  hangs while MPI ends, `lost` is called after 8 seconds. A rank that waits in
+ *  hangs while MPI ends, `lost` is called after 7 seconds, or more as above. A rank that waits in
  *  a collective function for one that has begun to leave loses it, with a sentence. NULL is
  *  allowed. */
 RG_API void rg_group_destroy(rg_group *group);
@@ -123,8 +124,8 @@ RG_API rg_status rg_group_wait(rg_group *group);
  *  says which rank has another `what`. */
 RG_API rg_status rg_group_agree(rg_group *group, const char *what, const void *data, size_t bytes);
 
-/** Tells all ranks that this one cannot go on; they lose it, with this sentence. NULL is allowed.
- */
+/** Tells all ranks that this one cannot go on; they lose it, with this sentence, if it is not NULL.
+ *  The group may be NULL. */
 RG_API void rg_group_fail(rg_group *group, const char *why);
 
 #ifdef __cplusplus

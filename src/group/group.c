@@ -7,12 +7,13 @@
 #include "core/memory.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
-enum { START_SECONDS = 60, LOCAL_START_SECONDS = 8, RANKS_PER_PROCESSOR = 4, END_SECONDS = 8 };
+enum { START_SECONDS = 60, LOCAL_START_SECONDS = 7, END_SECONDS = 7, PROCESSES_PER_PROCESSOR = 4 };
 
 rg_group_desc rg_group_desc_default(void)
 {
@@ -77,24 +78,35 @@ static rg_status check_desc(const rg_group_desc *desc, rg_group_desc *checked)
     return RG_OK;
 }
 
-/* How long ranks wait for each other at the start. Many on few processors are slow to begin. */
+/* How many times longer ranks may take because they and others crowd the processors of this
+ * machine; at least 1. */
+static double crowd(const rg_group *group)
+{
+    const double processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    double load;
+    if (getloadavg(&load, 1) != 1)
+        load = 0;
+    const double times = (group->launcher.size + load) / (PROCESSES_PER_PROCESSOR * processors);
+    return times > 1 ? times : 1;
+}
+
+/* How long ranks wait for each other at the start. */
 static double start_seconds(const rg_group *group)
 {
-    const rg_launcher *l = &group->launcher;
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    const double crowd = (double)l->size / (double)(RANKS_PER_PROCESSOR * processors);
     if (group->desc.start_timeout > 0)
         return group->desc.start_timeout;
-    return !l->is_local ? START_SECONDS : LOCAL_START_SECONDS * (crowd > 1 ? crowd : 1);
+    return !group->launcher.is_local ? START_SECONDS : LOCAL_START_SECONDS * crowd(group);
 }
 
 static rg_status check_size(const rg_group *group)
 {
     const rg_launcher *l = &group->launcher;
-    RG_CHECK(l->size <= 1 || group->size == l->size, RG_INVALID_STATE,
-             "%s has started %d processes, but %s knows of %d: it is not the library of this "
-             "launcher; set RG_MPI to openmpi, mpich, abi or the path of a library",
-             l->name, l->size, group->engine, group->size);
+    RG_CHECK(
+        l->size <= 1 || group->size == l->size, RG_INVALID_STATE,
+        "by the environment %s has started %d processes, but %s knows of %d: it is not the "
+        "library of this launcher (set RG_MPI to openmpi, mpich, abi or the path of a library), "
+        "or this process was not started by it",
+        l->name, l->size, group->engine, group->size);
     RG_CHECK((group->size & (group->size - 1)) == 0, RG_INVALID_ARGUMENT,
              "the number of ranks must be a power of two, not %d", group->size);
     return RG_OK;
@@ -173,17 +185,29 @@ static rg_status start_mpi(rg_group *group, int *rank, int *size)
     return RG_OK;
 }
 
+/* What a library says of itself in one line: Open MPI tells its whole package, MPICH aligns words.
+ */
+static void tidy(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from != 0 && *from != ',' && *from != '\n'; from++) {
+        const char c = *from == '\t' ? ' ' : *from;
+        if (c != ' ' || (to > text && to[-1] != ' '))
+            *to++ = c;
+    }
+    *to = 0;
+}
+
 /* Begins MPI and the heartbeats; the first job of the thread. */
 static rg_status join(rg_group *group, rg_group_job *job)
 {
     (void)job;
     int rank = 0, size = 0;
-    group->deadline = rg_seconds() + start_seconds(group);
     RG_TRY(start_mpi(group, &rank, &size));
     group->rank = rank;
     group->size = size;
     group->mpi->describe(group->engine);
-    group->engine[strcspn(group->engine, ",\n")] = 0; /* Open MPI tells its whole package */
+    tidy(group->engine);
     RG_TRY(check_size(group));
     RG_TRY(check_version(group));
     RG_TRY(count_local(group));
@@ -211,10 +235,11 @@ static rg_status make(rg_group *group)
     RG_TRY(rg_group_thread_start(group));
     group->joining = (rg_group_job){ .run = join };
     const double seconds = start_seconds(group);
+    group->deadline = rg_seconds() + seconds;
     if (!rg_group_run_for(group, &group->joining, seconds + 0.25)) { /* the thread speaks first */
         group->is_stuck = true;
         return rg_fail(RG_IO,
-                       "rank %d of %d waited %g seconds for the others: one has not started, or "
+                       "rank %d of %d waited %.0f seconds for the others: one has not started, or "
                        "hangs",
                        l->rank, l->size, seconds);
     }
@@ -271,12 +296,13 @@ static rg_status leave(rg_group *group, rg_group_job *job)
 static bool end_mpi(rg_group *group)
 {
     char sentence[RG_GROUP_TEXT];
+    const double seconds = END_SECONDS * crowd(group);
     group->leaving = (rg_group_job){ .run = leave, .is_last = true };
-    if (rg_group_run_for(group, &group->leaving, END_SECONDS))
+    if (rg_group_run_for(group, &group->leaving, seconds))
         return true;
     snprintf(sentence, sizeof sentence,
-             "rank %d has waited for the end of MPI for %d seconds: another rank hangs",
-             group->rank, END_SECONDS);
+             "rank %d has waited for the end of MPI for %.0f seconds: another rank hangs",
+             group->rank, seconds);
     rg_group_lose(group, sentence);
     return false;
 }
@@ -301,10 +327,11 @@ void rg_group_destroy(rg_group *group)
 
 void rg_group_fail(rg_group *group, const char *why)
 {
+    const char *reason = why != NULL && why[0] != 0 ? why : "it gives no reason";
     if (group == NULL || group->is_lost)
         return;
-    lose_quietly(group, why != NULL ? why : ""); /* before others end because of it */
-    rg_heartbeat_fail(group, why != NULL ? why : "");
+    lose_quietly(group, reason); /* before others end because of it */
+    rg_heartbeat_fail(group, reason);
 }
 
 /* ---- queries ---- */
