@@ -46,7 +46,7 @@ static bool watch(void *context, int64_t done, int64_t of)
 rg_status rg_train_data_options(const rg_train_request *q, rg_dataset_options *options)
 {
     *options = rg_dataset_options_default();
-    options->say = say;
+    options->say = q->quiet ? NULL : say;
     options->watch = watch;
     options->context = (void *)(uintptr_t)q; /* which is only read */
     options->threads = (int32_t)q->workers;

@@ -53,12 +53,28 @@ static void choose_gpu(rg_train_request *q, const rg_group_info *info)
     q->device = name;
 }
 
+static rg_status share_batch(rg_train_request *q, const rg_group_info *info)
+{
+    if (q->batch < info->size)
+        return rg_usage_status(rg_fails(
+            RG_INVALID_ARGUMENT, "--batch must be at least the number of ranks, %d, not %lld",
+            info->size, (long long)q->batch));
+    if (q->micro_batches == RG_TRAIN_NOT_GIVEN)
+        q->micro_batches = default_micro_batches(info, q->batch);
+    if (q->micro_batches < info->size)
+        return rg_usage_status(
+            rg_fails(RG_INVALID_ARGUMENT,
+                     "--micro-batches must be at least the number of ranks, %d, not %lld",
+                     info->size, (long long)q->micro_batches));
+    return RG_OK;
+}
+
 static rg_status share_machine(rg_train_request *q, const rg_group *group)
 {
     rg_group_info info;
     RG_PASS(rg_group_get_info(group, &info));
-    if (q->micro_batches == RG_TRAIN_NOT_GIVEN)
-        q->micro_batches = default_micro_batches(&info, q->batch);
+    q->quiet = info.rank > 0;
+    RG_PASS(share_batch(q, &info));
     if (info.local_size == 1)
         return RG_OK;
     if (strcmp(q->device, "cuda") == 0)

@@ -13,6 +13,7 @@ typedef struct rg_train_request {
     const char *device, *out, *resume, *mpi;
     int64_t threads, workers, memory, stop;
     bool json, help;
+    bool quiet;       /* another rank says what there is to say of the data */
     int64_t channels; /* of images in files; 0: by the images */
     bool (*watch)(void *context, int64_t done, int64_t of); /* while images are read; NULL: none */
     void *watched;

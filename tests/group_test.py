@@ -331,14 +331,16 @@ class Refused(Case):
             file.write("conv classes window=1\n")
         words = ("--data", self.path("roads"), "--model", self.path("pixels.txt"), "--epochs", "1", "--batch", "4", "--shift",
                  "0", "--memory", "0")  # fmt: skip
-        self.succeeds(next(iter(LAUNCHERS)), 2, *self.words("masks", *words))
+        output = self.succeeds(next(iter(LAUNCHERS)), 2, *self.words("masks", *words))
+        self.assertEqual(output.count("12 images are read while training"), 1, output)  # rank 0 alone says so
         self.refused("has training data that differs from that of rank 0", self.other(f"--data {self.path('other')}"), *words)
 
     def test_too_few_parts(self):
         launcher = next(iter(LAUNCHERS))
-        code, output = run(launcher, 4, *self.words("parts", "--micro-batches", "2"))
-        self.assertNotEqual(code, 0)
-        self.assertIn("micro-batches must be at least the number of ranks, 4, not 2", output)
+        for words, name, number in ((("--micro-batches", "2"), "micro-batches", 2), (("--batch", "3"), "batch", 3)):
+            code, output = run(launcher, 4, *self.words("parts", *words))
+            self.assertNotEqual(code, 0)
+            self.assertIn(f"retrograde: --{name} must be at least the number of ranks, 4, not {number}", output)
 
     def test_srun_without_pmi(self):
         """As srun starts tasks that cannot find each other."""
