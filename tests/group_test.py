@@ -252,6 +252,14 @@ class OneGPU(Case):
             self.assertEqual(code, 0, output)
             self.assertEqual(read(self.checkpoint("alone")), read(self.checkpoint(launcher)), launcher)
 
+    def test_no_nccl(self):
+        """Sums in any order need NCCL on a GPU."""
+        launcher = next(iter(LAUNCHERS))
+        code, output = run(launcher, 2, *self.words("none", "--device", "cuda", "--fast"),
+                           environment={"RG_THREADS": None, "RG_NCCL": "/no/such/libnccl.so"})  # fmt: skip
+        self.assertNotEqual(code, 0, output)
+        self.assertIn("NCCL, which sums over GPUs, cannot be opened: /no/such/libnccl.so", output)
+
 
 class Refused(Case):
     def refused(self, sentence, script, *more, **options):
@@ -362,6 +370,28 @@ class Stopped(Case):
         output, _ = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130, output)
         self.assertIn("stopped; continue with --resume", output)
+
+    def stop(self, process, ranks, out):
+        """Sends SIGTERM to the last rank once an epoch has been trained, which is most likely within the next one."""
+        until, before = time.monotonic() + 60, time.time()
+        path = self.checkpoint(out)
+        while not os.path.exists(path) or os.path.getmtime(path) < before or len(ranks_of(self.path(out))) < ranks:
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.01)
+        os.kill(ranks_of(self.path(out))[ranks - 1], signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, output)
+
+    def test_other_ranks(self):
+        """Stopped within an epoch and continued, by 2, 4 and 1 ranks: the bits of one process that is not stopped."""
+        words = ("--batch", "8", "--epochs", "150")
+        subprocess.run(self.words("alone", *words, "--micro-batches", "8"), check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
+        for launcher in LAUNCHERS:
+            self.stop(start(launcher, 2, *self.words(launcher, *words)), 2, launcher)
+            resumed = (PROGRAM, "train", "--resume", self.checkpoint(launcher), "--out", self.path(launcher))
+            self.stop(start(launcher, 4, *resumed), 4, launcher)
+            self.succeeds(launcher, 1, *resumed)
+            self.assertEqual(read(self.checkpoint("alone")), read(self.checkpoint(launcher)), launcher)
 
 
 class Lost(Case):

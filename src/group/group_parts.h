@@ -3,8 +3,9 @@
 /* What a group is made of, for the files of this folder.
  *
  *  All calls of MPI come from one thread (group_thread.c), which also calls MPI_Init_thread: that
- * is the least that MPI asks for (MPI_THREAD_FUNNELED), and sums can run while the caller computes.
- *  Messages never block in MPI: the thread tests them and looks whether a rank is lost. */
+ *  is the least that MPI asks for (MPI_THREAD_FUNNELED), and sums can run while the caller
+ *  computes. Messages never block in MPI: the thread tests them and looks whether a rank is lost.
+ */
 #ifndef RG_GROUP_GROUP_PARTS_H
 #define RG_GROUP_GROUP_PARTS_H
 

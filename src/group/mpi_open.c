@@ -5,11 +5,12 @@
  *      "abi"               the standard ABI
  *      a path              a library with it, or one of those below
  *      "openmpi", "mpich"  the library that was built for it, retrograde-<name>.so: in the folder
- * of libretrograde_train or of the program, or in a folder retrograde beside of the latter
+ *                          of libretrograde_train or of the program, or in a folder retrograde
+ *                          beside it
  *
  *  Without a choice, Open MPI for its own launcher, then the standard ABI. MPICH and its relatives
  *  are started alike: a library with the standard ABI beside the launcher, then one in the path of
- * the loader, then MPICH. */
+ *  the loader, then MPICH. */
 #include "group/group_parts.h"
 
 #include <dlfcn.h>
