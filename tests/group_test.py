@@ -162,6 +162,14 @@ class Groups(Case):
             output = self.succeeds(next(iter(LAUNCHERS)), 2, GROUP_TEST, case, "1")
             self.assertEqual(output.count(" 0 failed"), 2, output)
 
+    def test_stopped_at_start(self):
+        """A rank that is stopped before it has joined: the others do not wait longer for it on a busy machine."""
+        script = '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] && kill -STOP $$; exec "$@"'
+        for launcher in LAUNCHERS:
+            code, output = run(launcher, 2, "sh", "-c", script, "sh", GROUP_TEST, "busy", "9")
+            self.assertNotEqual(code, 0, output)
+            self.assertIn("rank 0 of 2 waited 7 seconds for the others", output)
+
     def test_ipv6(self):
         """A machine that has no address of IPv4, in a name space of its own; Open MPI itself needs one."""
         enter = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]

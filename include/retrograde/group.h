@@ -62,8 +62,8 @@ typedef struct rg_group_desc {
     void *context; /**< passed to `lost` */
     /** Seconds to wait for the other ranks in rg_group_create(), 1 to 100000: a program whose ranks
      *  come to it at different times sets it. 0 (default): 60 where ranks are on several machines;
-     *  on one machine 7, and more where ranks and other processes that run are more than 4 for each
-     *  processor. */
+     *  on one machine 7, or more where ranks and other processes that run are more than 4 for each
+     *  processor, as long as all ranks are seen to run and none is stopped. */
     double start_timeout;
 } rg_group_desc;
 RG_API rg_group_desc rg_group_desc_default(void);

@@ -90,12 +90,27 @@ static double crowd(const rg_group *group)
     return times > 1 ? times : 1;
 }
 
-/* How long ranks wait for each other at the start. */
-static double start_seconds(const rg_group *group)
+/* Runs a job for so many seconds at most, and sets them to how many those were. On a crowded
+ * machine it may take longer, but only while so many ranks are seen to run there, and none is
+ * stopped. False: it is not over, and perhaps never will be. */
+static bool run_limited(rg_group *group, rg_group_job *job, double *seconds, int32_t needed)
 {
-    if (group->desc.start_timeout > 0)
-        return group->desc.start_timeout;
-    return !group->launcher.is_local ? START_SECONDS : LOCAL_START_SECONDS * crowd(group);
+    const double began = rg_seconds(), most = *seconds * (needed > 0 ? crowd(group) : 1);
+    rg_group_begin(group, job);
+    for (;;) {
+        group->deadline = began + *seconds;
+        if (rg_group_is_over(group, job, group->deadline - 0.5))
+            break;
+        const rg_siblings found = rg_siblings_find();
+        const bool is_last = *seconds >= most || found.stopped > 0 || found.running < needed;
+        if (is_last && !rg_group_is_over(group, job, group->deadline + 0.25)) /* it speaks first */
+            return false;
+        if (is_last)
+            break;
+        *seconds = *seconds + 1 < most ? *seconds + 1 : most;
+    }
+    group->deadline = 0;
+    return true;
 }
 
 static rg_status check_size(const rg_group *group)
@@ -213,7 +228,6 @@ static rg_status join(rg_group *group, rg_group_job *job)
     RG_TRY(count_local(group));
     if (group->size > 1)
         RG_TRY(rg_heartbeat_start(group));
-    group->deadline = 0;
     return RG_OK;
 }
 
@@ -234,9 +248,11 @@ static rg_status make(rg_group *group)
     group->size = group->local_size = 0;
     RG_TRY(rg_group_thread_start(group));
     group->joining = (rg_group_job){ .run = join };
-    const double seconds = start_seconds(group);
-    group->deadline = rg_seconds() + seconds;
-    if (!rg_group_run_for(group, &group->joining, seconds + 0.25)) { /* the thread speaks first */
+    double seconds = group->desc.start_timeout;
+    const bool is_crowdable = seconds == 0 && l->is_local;
+    if (seconds == 0)
+        seconds = l->is_local ? LOCAL_START_SECONDS : START_SECONDS;
+    if (!run_limited(group, &group->joining, &seconds, is_crowdable ? l->size : 0)) {
         group->is_stuck = true;
         return rg_fail(RG_IO,
                        "rank %d of %d waited %.0f seconds for the others: one has not started, or "
@@ -296,9 +312,9 @@ static rg_status leave(rg_group *group, rg_group_job *job)
 static bool end_mpi(rg_group *group)
 {
     char sentence[RG_GROUP_TEXT];
-    const double seconds = END_SECONDS * crowd(group);
+    double seconds = END_SECONDS;
     group->leaving = (rg_group_job){ .run = leave, .is_last = true };
-    if (rg_group_run_for(group, &group->leaving, seconds))
+    if (run_limited(group, &group->leaving, &seconds, 2))
         return true;
     snprintf(sentence, sizeof sentence,
              "rank %d has waited for the end of MPI for %.0f seconds: another rank hangs",

@@ -31,6 +31,15 @@ typedef struct rg_launcher {
 } rg_launcher;
 rg_launcher rg_launcher_find(void);
 
+/* ---- siblings.c ---- */
+
+/* Processes that have the parent of this one, and itself: other ranks, where the launcher has
+ * started them without a program between. */
+typedef struct rg_siblings {
+    int32_t running, stopped;
+} rg_siblings;
+rg_siblings rg_siblings_find(void);
+
 /* ---- libraries of MPI ---- */
 
 /* Opens the library that is asked for, or the one that fits the launcher. */
@@ -68,7 +77,7 @@ struct rg_group {
     const rg_mpi_table *mpi;       /* NULL: alone */
     bool is_started;               /* MPI is */
     bool is_stuck;                 /* it has not come back from its start */
-    double deadline;               /* of all that happens while the group begins; 0: none */
+    _Atomic double deadline;       /* of all that happens while the group begins; 0: none */
     int tag;                       /* of the messages of the job that is running */
     int64_t begun;                 /* jobs so far, which all ranks run in the same order */
     rg_group_job joining, leaving; /* its first and last job, which may never end */
@@ -106,8 +115,9 @@ rg_status rg_group_thread_start(rg_group *group);
 void rg_group_thread_end(rg_group *group);
 /* Runs a job on the thread and waits for it. */
 rg_status rg_group_run(rg_group *group, rg_group_job *job);
-/* The same for at most so many seconds; false: the thread has not come back. */
-bool rg_group_run_for(rg_group *group, rg_group_job *job, double seconds);
+/* Has a job run, and waits for it until a time of rg_seconds(); false: it is not over. */
+void rg_group_begin(rg_group *group, rg_group_job *job);
+bool rg_group_is_over(rg_group *group, const rg_group_job *job, double until);
 /* Starts a job, which is copied. */
 rg_status rg_group_post(rg_group *group, const rg_group_job *job);
 

@@ -88,16 +88,21 @@ static void wait_for(rg_group *group, const rg_group_job *job)
     group->seconds += rg_seconds() - began;
 }
 
-bool rg_group_run_for(rg_group *group, rg_group_job *job, double seconds)
+void rg_group_begin(rg_group *group, rg_group_job *job)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    const int64_t nanoseconds = until.tv_nsec + (int64_t)(1e9 * seconds);
-    until.tv_sec += (time_t)(nanoseconds / 1000000000);
-    until.tv_nsec = (long)(nanoseconds % 1000000000);
     append(group, job);
+}
+
+bool rg_group_is_over(rg_group *group, const rg_group_job *job, double until)
+{
+    struct timespec when;
+    const double left = until - rg_seconds();
+    clock_gettime(CLOCK_REALTIME, &when);
+    const int64_t nanoseconds = when.tv_nsec + (int64_t)(1e9 * (left > 0 ? left : 0));
+    when.tv_sec += (time_t)(nanoseconds / 1000000000);
+    when.tv_nsec = (long)(nanoseconds % 1000000000);
     pthread_mutex_lock(&group->lock);
-    while (!job->is_done && pthread_cond_timedwait(&group->changed, &group->lock, &until) == 0)
+    while (!job->is_done && pthread_cond_timedwait(&group->changed, &group->lock, &when) == 0)
         continue;
     const bool done = job->is_done;
     pthread_mutex_unlock(&group->lock);
