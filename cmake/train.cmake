@@ -54,7 +54,7 @@ add_library(rg_train_objects OBJECT
 set_property(SOURCE src/train/data_source.c src/train/png_image.c src/train/mask_image.c src/train/jpeg_image.c src/train/webp_image.c PROPERTY
     COMPILE_DEFINITIONS RG_HAVE_ZLIB=${RG_HAVE_ZLIB} RG_HAVE_PNG=${RG_HAVE_PNG} RG_HAVE_JPEG=${RG_HAVE_JPEG} RG_HAVE_WEBP=${RG_HAVE_WEBP})
 target_sources(rg_train_objects PRIVATE
-    src/group/group.c src/group/group_thread.c src/group/messages.c src/group/launcher.c src/group/siblings.c
+    src/group/group.c src/group/group_thread.c src/group/messages.c src/group/launcher.c src/group/group_limit.c
     src/group/heartbeat.c src/group/heartbeat_addresses.c src/group/heartbeat_connect.c
     src/group/heartbeat_send.c src/group/mpi_open.c src/group/mpi_abi.c src/group/nccl.c)
 set_property(SOURCE src/group/mpi_open.c PROPERTY COMPILE_DEFINITIONS

@@ -168,7 +168,7 @@ class Groups(Case):
         for launcher in LAUNCHERS:
             code, output = run(launcher, 2, "sh", "-c", script, "sh", GROUP_TEST, "busy", "9")
             self.assertNotEqual(code, 0, output)
-            self.assertIn("rank 0 of 2 waited 7 seconds for the others", output)
+            self.assertIn("rank 0 of 2 waited 7 seconds for the others: rank 1 is stopped", output)
 
     def test_ipv6(self):
         """A machine that has no address of IPv4, in a name space of its own; Open MPI itself needs one."""

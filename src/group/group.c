@@ -7,13 +7,12 @@
 #include "core/memory.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
-enum { START_SECONDS = 60, LOCAL_START_SECONDS = 7, END_SECONDS = 7, PROCESSES_PER_PROCESSOR = 4 };
+enum { START_SECONDS = 60, LOCAL_START_SECONDS = 7, END_SECONDS = 7 };
 
 rg_group_desc rg_group_desc_default(void)
 {
@@ -76,41 +75,6 @@ static rg_status check_desc(const rg_group_desc *desc, rg_group_desc *checked)
              "rg_group_create: start_timeout must be 0, or between 1 and 100000 seconds, not %g",
              checked->start_timeout);
     return RG_OK;
-}
-
-/* How many times longer ranks may take because they and others crowd the processors of this
- * machine; at least 1. */
-static double crowd(const rg_group *group)
-{
-    const double processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
-    double load;
-    if (getloadavg(&load, 1) != 1)
-        load = 0;
-    const double times = (group->launcher.size + load) / (PROCESSES_PER_PROCESSOR * processors);
-    return times > 1 ? times : 1;
-}
-
-/* Runs a job for so many seconds at most, and sets them to how many those were. On a crowded
- * machine it may take longer, but only while so many ranks are seen to run there, and none is
- * stopped. False: it is not over, and perhaps never will be. */
-static bool run_limited(rg_group *group, rg_group_job *job, double *seconds, int32_t needed)
-{
-    const double began = rg_seconds(), most = *seconds * (needed > 0 ? crowd(group) : 1);
-    rg_group_begin(group, job);
-    for (;;) {
-        group->deadline = began + *seconds;
-        if (rg_group_is_over(group, job, group->deadline - 0.5))
-            break;
-        const rg_siblings found = rg_siblings_find();
-        const bool is_last = *seconds >= most || found.stopped > 0 || found.running < needed;
-        if (is_last && !rg_group_is_over(group, job, group->deadline + 0.25)) /* it speaks first */
-            return false;
-        if (is_last)
-            break;
-        *seconds = *seconds + 1 < most ? *seconds + 1 : most;
-    }
-    group->deadline = 0;
-    return true;
 }
 
 static rg_status check_size(const rg_group *group)
@@ -248,16 +212,18 @@ static rg_status make(rg_group *group)
     group->size = group->local_size = 0;
     RG_TRY(rg_group_thread_start(group));
     group->joining = (rg_group_job){ .run = join };
-    double seconds = group->desc.start_timeout;
-    const bool is_crowdable = seconds == 0 && l->is_local;
-    if (seconds == 0)
-        seconds = l->is_local ? LOCAL_START_SECONDS : START_SECONDS;
-    if (!run_limited(group, &group->joining, &seconds, is_crowdable ? l->size : 0)) {
+    const bool is_chosen = group->desc.start_timeout > 0;
+    rg_limited joining = { .job = &group->joining, .stopped = -1 };
+    joining.seconds = is_chosen     ? group->desc.start_timeout
+                      : l->is_local ? LOCAL_START_SECONDS
+                                    : START_SECONDS;
+    joining.needed = l->is_local && !is_chosen ? l->size : 0;
+    if (!rg_limited_run(group, &joining)) {
+        char missing[64];
         group->is_stuck = true;
-        return rg_fail(RG_IO,
-                       "rank %d of %d waited %.0f seconds for the others: one has not started, or "
-                       "hangs",
-                       l->rank, l->size, seconds);
+        rg_limited_describe(&joining, "one has not started, or hangs", missing);
+        return rg_fail(RG_IO, "rank %d of %d waited %.0f seconds for the others: %s", l->rank,
+                       l->size, joining.seconds, missing);
     }
     const rg_status status = group->joining.status;
     return status == RG_OK ? RG_OK : rg_fail(status, "%s", group->joining.text);
@@ -311,14 +277,15 @@ static rg_status leave(rg_group *group, rg_group_job *job)
  * still within MPI then, and stays, with what it uses. */
 static bool end_mpi(rg_group *group)
 {
-    char sentence[RG_GROUP_TEXT];
-    double seconds = END_SECONDS;
+    char sentence[RG_GROUP_TEXT], missing[64];
+    rg_limited leaving = { &group->leaving, END_SECONDS, 2, -1 };
     group->leaving = (rg_group_job){ .run = leave, .is_last = true };
-    if (run_limited(group, &group->leaving, &seconds, 2))
+    if (rg_limited_run(group, &leaving))
         return true;
+    rg_limited_describe(&leaving, "another rank hangs", missing);
     snprintf(sentence, sizeof sentence,
-             "rank %d has waited for the end of MPI for %.0f seconds: another rank hangs",
-             group->rank, seconds);
+             "rank %d has waited for the end of MPI for %.0f seconds: %s", group->rank,
+             leaving.seconds, missing);
     rg_group_lose(group, sentence);
     return false;
 }

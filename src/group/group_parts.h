@@ -24,21 +24,13 @@ enum { RG_TAG = 26, RG_TAG_OF_LAST };             /* of messages */
 
 /* Who has started this process. */
 typedef struct rg_launcher {
-    const char *name;   /* "" for none */
-    int32_t rank, size; /* -1 and 0: unknown */
-    bool is_local;      /* all are on this machine */
-    bool is_slurm_only; /* srun has started several, and none can find the others */
+    const char *name;      /* "" for none */
+    const char *rank_name; /* of the variable with the rank */
+    int32_t rank, size;    /* -1 and 0: unknown */
+    bool is_local;         /* all are on this machine */
+    bool is_slurm_only;    /* srun has started several, and none can find the others */
 } rg_launcher;
 rg_launcher rg_launcher_find(void);
-
-/* ---- siblings.c ---- */
-
-/* Processes that have the parent of this one, and itself: other ranks, where the launcher has
- * started them without a program between. */
-typedef struct rg_siblings {
-    int32_t running, stopped;
-} rg_siblings;
-rg_siblings rg_siblings_find(void);
 
 /* ---- libraries of MPI ---- */
 
@@ -120,6 +112,21 @@ void rg_group_begin(rg_group *group, rg_group_job *job);
 bool rg_group_is_over(rg_group *group, const rg_group_job *job, double until);
 /* Starts a job, which is copied. */
 rg_status rg_group_post(rg_group *group, const rg_group_job *job);
+
+/* ---- group_limit.c ---- */
+
+/* A job that may take a long time, or for ever. */
+typedef struct rg_limited {
+    rg_group_job *job;
+    double seconds;  /* it has; on a crowded machine more, and then how many it has had */
+    int32_t needed;  /* ranks that are seen to run while it has more; 0: it never has more */
+    int32_t stopped; /* a rank that was seen to be stopped; -1: none */
+} rg_limited;
+/* Runs the job for so many seconds; for longer only while ranks run and none is stopped. False: it
+ * is not over, and perhaps never will be. */
+bool rg_limited_run(rg_group *group, rg_limited *limited);
+/* What is known of the rank that the others wait for. */
+void rg_limited_describe(const rg_limited *limited, const char *otherwise, char text[64]);
 
 /* ---- messages.c; on the thread ---- */
 

@@ -31,12 +31,20 @@ rg_launcher rg_launcher_find(void)
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
         const int32_t rank = number_of(launchers[i].rank), size = number_of(launchers[i].size);
         if (rank >= 0)
-            return (rg_launcher){ launchers[i].name, rank, size > 0 ? size : 0,
-                                  size > 0 && number_of(launchers[i].local_size) == size, false };
+            return (rg_launcher){ .name = launchers[i].name,
+                                  .rank_name = launchers[i].rank,
+                                  .rank = rank,
+                                  .size = size > 0 ? size : 0,
+                                  .is_local =
+                                      size > 0 && number_of(launchers[i].local_size) == size };
     }
     /* srun counts its tasks; without PMI or PMIx they have no way to find each other */
     const int32_t rank = number_of("SLURM_PROCID"), size = number_of("SLURM_STEP_NUM_TASKS");
     if (rank >= 0 && size >= 1 && getenv("SLURM_STEP_ID") != NULL)
-        return (rg_launcher){ "Slurm", rank, size, false, size > 1 };
-    return (rg_launcher){ "", -1, 0, false, false };
+        return (rg_launcher){ .name = "Slurm",
+                              .rank_name = "SLURM_PROCID",
+                              .rank = rank,
+                              .size = size,
+                              .is_slurm_only = size > 1 };
+    return (rg_launcher){ .name = "", .rank_name = "", .rank = -1 };
 }
