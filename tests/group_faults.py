@@ -44,7 +44,7 @@ def trial(number, launcher, how, random_numbers, folder):
         time.sleep(0.01)
     seconds = time.monotonic() - began
     output, _ = process.communicate()
-    named = f"rank {victim} on " in output
+    named = f"rank {victim} on " in output or f"rank {victim} is stopped" in output
     state = resumes(words, out)
     good = seconds < 10 and process.returncode != 0 and "NOT" not in state
     print(f"{number:3} {launcher:8} {how.name} rank {victim}: gone after {seconds:5.2f} s, status {process.returncode}, "
