@@ -356,7 +356,7 @@ class Refused(Case):
         for words, name, number in ((("--micro-batches", "2"), "micro-batches", 2), (("--batch", "3"), "batch", 3)):
             code, output = run(launcher, 4, *self.words("parts", *words))
             self.assertNotEqual(code, 0)
-            self.assertIn(f"retrograde: --{name} must be at least the number of ranks, 4, not {number}", output)
+            self.assertIn(f": --{name} must be at least the number of ranks, 4, not {number}", output)
 
     def test_srun_without_pmi(self):
         """As srun starts tasks that cannot find each other."""
