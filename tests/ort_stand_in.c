@@ -252,8 +252,16 @@ static ort_status *tensor_data(ort_value *value, void **data)
     return NULL;
 }
 
+static int shapes_made;
+
+int stand_in_shapes(void)
+{
+    return shapes_made;
+}
+
 static ort_status *value_shape(const ort_value *value, ort_shape **shape)
 {
+    shapes_made++;
     *shape = malloc(sizeof *value);
     memcpy(*shape, value, sizeof *value);
     return NULL;
@@ -279,6 +287,15 @@ static ort_status *shape_rank(const ort_shape *shape, size_t *rank)
 static ort_status *shape_dims(const ort_shape *shape, int64_t *dims, size_t rank)
 {
     memcpy(dims, shown(shape)->dims, rank * sizeof dims[0]);
+    return NULL;
+}
+
+static ort_status *borrowed_shape(const ort_value *value, ort_type *type, const int64_t **dims,
+                                  size_t *rank)
+{
+    *type = value->type;
+    *dims = value->rank > 0 ? value->dims : NULL;
+    *rank = value->rank;
     return NULL;
 }
 
@@ -330,47 +347,62 @@ static ort_status *parallel_for(const ort_context *context, void (*task)(void *,
 
 #define ENTRY(index, function) [index] = (ort_function *)(function)
 
-static const ort_api api = { .entries = { ENTRY(ORT_CREATE_STATUS, create_status),
-                                          ENTRY(ORT_CREATE_DOMAIN, create_domain),
-                                          ENTRY(ORT_DOMAIN_ADD, domain_add),
-                                          ENTRY(ORT_ADD_DOMAIN, add_domain),
-                                          ENTRY(ORT_TENSOR_DATA, tensor_data),
-                                          ENTRY(ORT_SHAPE_TYPE, shape_type),
-                                          ENTRY(ORT_SHAPE_RANK, shape_rank),
-                                          ENTRY(ORT_SHAPE_DIMS, shape_dims),
-                                          ENTRY(ORT_VALUE_SHAPE, value_shape),
-                                          ENTRY(ORT_ATTRIBUTE_FLOAT, attribute_float),
-                                          ENTRY(ORT_ATTRIBUTE_INT, attribute_int),
-                                          ENTRY(ORT_ATTRIBUTE_TEXT, attribute_text),
-                                          ENTRY(ORT_INPUT_COUNT, input_count),
-                                          ENTRY(ORT_OUTPUT_COUNT, output_count),
-                                          ENTRY(ORT_INPUT, get_input),
-                                          ENTRY(ORT_OUTPUT, get_output),
-                                          ENTRY(ORT_RELEASE_STATUS, stand_in_release),
-                                          ENTRY(ORT_RELEASE_SHAPE, release_shape),
-                                          ENTRY(ORT_RELEASE_DOMAIN, release_domain),
-                                          ENTRY(ORT_ATTRIBUTE_INTS, attribute_ints),
-                                          ENTRY(ORT_ATTRIBUTE_FLOATS, attribute_floats),
-                                          ENTRY(ORT_TYPE_SHAPE, type_shape),
-                                          ENTRY(ORT_RELEASE_TYPE, release_type),
-                                          ENTRY(ORT_GPU_STREAM, gpu_stream),
-                                          ENTRY(ORT_OUTPUT_NAME, output_name),
-                                          ENTRY(ORT_OUTPUT_TYPE, output_type),
-                                          ENTRY(ORT_PARALLEL_FOR, parallel_for) } };
+static const ort_api api_21 = { .entries = { ENTRY(ORT_CREATE_STATUS, create_status),
+                                             ENTRY(ORT_CREATE_DOMAIN, create_domain),
+                                             ENTRY(ORT_DOMAIN_ADD, domain_add),
+                                             ENTRY(ORT_ADD_DOMAIN, add_domain),
+                                             ENTRY(ORT_TENSOR_DATA, tensor_data),
+                                             ENTRY(ORT_SHAPE_TYPE, shape_type),
+                                             ENTRY(ORT_SHAPE_RANK, shape_rank),
+                                             ENTRY(ORT_SHAPE_DIMS, shape_dims),
+                                             ENTRY(ORT_VALUE_SHAPE, value_shape),
+                                             ENTRY(ORT_ATTRIBUTE_FLOAT, attribute_float),
+                                             ENTRY(ORT_ATTRIBUTE_INT, attribute_int),
+                                             ENTRY(ORT_ATTRIBUTE_TEXT, attribute_text),
+                                             ENTRY(ORT_INPUT_COUNT, input_count),
+                                             ENTRY(ORT_OUTPUT_COUNT, output_count),
+                                             ENTRY(ORT_INPUT, get_input),
+                                             ENTRY(ORT_OUTPUT, get_output),
+                                             ENTRY(ORT_RELEASE_STATUS, stand_in_release),
+                                             ENTRY(ORT_RELEASE_SHAPE, release_shape),
+                                             ENTRY(ORT_RELEASE_DOMAIN, release_domain),
+                                             ENTRY(ORT_ATTRIBUTE_INTS, attribute_ints),
+                                             ENTRY(ORT_ATTRIBUTE_FLOATS, attribute_floats),
+                                             ENTRY(ORT_TYPE_SHAPE, type_shape),
+                                             ENTRY(ORT_RELEASE_TYPE, release_type),
+                                             ENTRY(ORT_GPU_STREAM, gpu_stream),
+                                             ENTRY(ORT_OUTPUT_NAME, output_name),
+                                             ENTRY(ORT_OUTPUT_TYPE, output_type),
+                                             ENTRY(ORT_PARALLEL_FOR, parallel_for) } };
+
+static ort_api api_24; /* the same, and what version 24 has */
+static const ort_api *api = &api_24;
+
+void stand_in_choose(uint32_t version)
+{
+    memcpy(&api_24, &api_21, sizeof api_24);
+    api_24.entries[ORT_BORROWED_SHAPE] = (ort_function *)borrowed_shape;
+    api = version < 24 ? &api_21 : &api_24;
+}
+
+static uint32_t latest(void)
+{
+    return api == &api_21 ? 21 : 24;
+}
 
 static const ort_api *get_api(uint32_t version)
 {
-    return version <= ORT_API_VERSION ? &api : NULL;
+    return version <= latest() ? api : NULL;
 }
 
 static const char *get_version(void)
 {
-    return "1.21.0";
+    return api == &api_21 ? "1.21.0" : "1.24.0";
 }
 
 static const ort_api *get_old_api(uint32_t version)
 {
-    return version < ORT_API_VERSION ? &api : NULL;
+    return version < ORT_API_VERSION ? api : NULL;
 }
 
 static const char *get_old_version(void)
@@ -389,6 +421,8 @@ const ort_api_base stand_in_base = { get_api, get_version };
 bool stand_in_load(void)
 {
     domain_count = 0;
+    if (api_24.entries[0] == NULL)
+        stand_in_choose(24);
     ort_status *status = RegisterCustomOps(NULL, &stand_in_base);
     stand_in_release(status);
     return status == NULL;
@@ -400,7 +434,7 @@ ort_status *stand_in_run(const ort_custom_op *op, const struct ort_kernel_info *
     void *kernel = NULL;
     context->op = op;
     context->absent_outputs = info->absent_outputs;
-    ort_status *status = op->create_kernel_v2(op, &api, info, &kernel);
+    ort_status *status = op->create_kernel_v2(op, api, info, &kernel);
     if (status != NULL)
         return status;
     /* More than once: from the second time on a node may run what it keeps. */

@@ -57,6 +57,10 @@ struct ort_status {
 
 extern const ort_api_base stand_in_base;
 
+/* Of which version the table of functions is, from the next registration on: 24 at first. */
+void stand_in_choose(uint32_t version);
+/* Shapes that were allocated for the library. */
+int stand_in_shapes(void);
 /* Registers the library for one more session; false where it refuses. */
 bool stand_in_load(void);
 /* What a runtime gets that is too old. */

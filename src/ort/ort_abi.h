@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* The part of ONNX Runtime's C interface that operators of a library need: version 21 of its table
- * of functions, which later releases extend and never change. Its own header is in few packages, so
- * these declarations are ours: handles, the entries of the table that are called, by index, and the
- * struct that describes an operator. */
+ * of functions, which later releases extend and never change, and one function of version 24. Its
+ * own header is in few packages, so these declarations are ours: handles, the entries of the table
+ * that are called, by index, and the struct that describes an operator. */
 #ifndef RG_ORT_ABI_H
 #define RG_ORT_ABI_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ORT_API_VERSION = 21 };
+enum { ORT_API_VERSION = 21, ORT_API_BORROWED_SHAPES = 24 };
 
 /* Handles of the runtime. */
 typedef struct ort_status ort_status; /* NULL: success */
@@ -38,7 +38,7 @@ typedef void ort_function(void);
 
 /* The table of functions. */
 typedef struct ort_api {
-    ort_function *entries[275];
+    ort_function *entries[415]; /* as many as version 24 has; that of version 21 is shorter */
 } ort_api;
 
 typedef struct ort_api_base {
@@ -73,7 +73,8 @@ enum {
     ORT_GPU_STREAM = 193,
     ORT_OUTPUT_NAME = 233,
     ORT_OUTPUT_TYPE = 235,
-    ORT_PARALLEL_FOR = 274
+    ORT_PARALLEL_FOR = 274,
+    ORT_BORROWED_SHAPE = 414 /* of version 24 */
 };
 
 /* Calls entry `name` as a function that returns `result` and has parameters `types`. */

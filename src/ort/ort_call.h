@@ -153,6 +153,15 @@ static inline void ort_release_shape(const ort_api *api, ort_shape *shape)
     ORT_CALL(api, ORT_RELEASE_SHAPE, void, (ort_shape *), shape);
 }
 
+/* Type and dimensions of a tensor, which last as long as the tensor: of version 24. */
+static inline ort_status *ort_borrowed_shape(const ort_api *api, const ort_value *value,
+                                             ort_type *type, const int64_t **dims, size_t *rank)
+{
+    return ORT_CALL(api, ORT_BORROWED_SHAPE, ort_status *,
+                    (const ort_value *, ort_type *, const int64_t **, size_t *), value, type, dims,
+                    rank);
+}
+
 /* The name of output `index` of a node that is being created; "" where the node does not have it.
  * *size: the capacity of `text`, then its length with the 0 byte, which is all where text is NULL.
  */

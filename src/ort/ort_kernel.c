@@ -217,6 +217,7 @@ ort_status *rg_ort_create_kernel(const ort_custom_op *op, const ort_api *api,
         return ort_fail(api, ORT_FAIL, "retrograde: out of memory");
     k->registered = (const ort_entry *)(const void *)op;
     k->api = api;
+    k->borrows = rg_ort_borrows(api);
     pthread_mutex_init(&k->lock, NULL);
     const rg_status status = create(k, info);
     if (status != RG_OK) {

@@ -22,6 +22,7 @@ typedef struct ort_entry {
     uint32_t domains;
     int32_t input_count, output_count;
     rg_onnx_tensor inputs[RG_ONNX_TENSORS], outputs[RG_ONNX_TENSORS];
+    ort_type input_types[RG_ONNX_TENSORS], output_types[RG_ONNX_TENSORS];
 } ort_entry;
 
 enum { RG_ORT_ATTRIBUTES = 16, RG_ORT_TEXT = 64 };
@@ -44,6 +45,7 @@ typedef struct rg_ort_prepared {
 typedef struct rg_ort_node {
     const ort_entry *registered;
     const ort_api *api;
+    bool borrows; /* the runtime lends the shapes of tensors */
     rg_device *device;
     int32_t attribute_count;
     rg_attribute attributes[RG_ORT_ATTRIBUTES];
@@ -87,6 +89,7 @@ typedef struct rg_ort_computation {
     void *data[RG_ONNX_TENSORS];
     rg_tensor *inputs[RG_ONNX_TENSORS], *outputs[RG_ONNX_TENSORS];
     bool stands;        /* inputs and outputs are stand-ins */
+    bool wrapped;       /* there may be some of them, to be destroyed */
     void *widened;      /* inputs that were converted, freed at the end */
     ort_status *status; /* of the runtime, where it refused something */
 } rg_ort_computation;
@@ -116,6 +119,9 @@ void rg_ort_destroy_kernel(void *kernel);
 
 /* The runtime's status for a failure of ours, with its sentence. */
 ort_status *rg_ort_fail(const ort_api *api, rg_status status);
+
+/* Whether a runtime that the library was registered with lends the shapes of tensors. */
+bool rg_ort_borrows(const ort_api *api);
 
 /* The device of operators: opened with the first, and kept until the library is unloaded. */
 rg_status rg_ort_device(bool cuda, rg_device **device);

@@ -8,6 +8,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #define RG_CPU_TABLES_ort(TABLE, real, isa) \
@@ -157,12 +158,12 @@ static ort_type type_of(const ort_entry *e, const rg_onnx_tensor *tensor)
 
 static ort_type get_input_type(const ort_custom_op *op, size_t index)
 {
-    return type_of(entry_of(op), &entry_of(op)->inputs[index]);
+    return entry_of(op)->input_types[index];
 }
 
 static ort_type get_output_type(const ort_custom_op *op, size_t index)
 {
-    return type_of(entry_of(op), &entry_of(op)->outputs[index]);
+    return entry_of(op)->output_types[index];
 }
 
 static size_t get_input_count(const ort_custom_op *op)
@@ -236,6 +237,10 @@ static void add_entry(const rg_onnx_operator *found, int number, ort_type type, 
     const void *defaults = found->op->desc.defaults;
     e->input_count = rg_onnx_tensors(found, defaults, found->inputs, e->inputs);
     e->output_count = rg_onnx_tensors(found, defaults, found->outputs, e->outputs);
+    for (int32_t i = 0; i < e->input_count; i++)
+        e->input_types[i] = type_of(e, &e->inputs[i]);
+    for (int32_t i = 0; i < e->output_count; i++)
+        e->output_types[i] = type_of(e, &e->outputs[i]);
 }
 
 static const rg_onnx_operator *find(const char *name)
@@ -300,6 +305,7 @@ static ort_status *make_domain(const ort_api *api, int number, ort_domain **made
  * with the library, which the runtime unloads after the last of them. */
 typedef struct runtime {
     const ort_api *api;
+    bool borrows; /* has ORT_BORROWED_SHAPE */
     ort_domain *domains[DOMAINS];
 } runtime;
 enum { RUNTIMES = 8 };
@@ -318,12 +324,14 @@ static runtime *find_runtime(const ort_api *api)
     return NULL;
 }
 
-static ort_status *add_domains(const ort_api *api, ort_session_options *options)
+static ort_status *add_domains(const ort_api *api, bool borrows, ort_session_options *options)
 {
     pthread_mutex_lock(&runtimes_lock);
     runtime *r = find_runtime(api);
     ort_status *status =
         r == NULL ? ort_fail(api, ORT_FAIL, "retrograde: too many runtimes in one process") : NULL;
+    if (r != NULL)
+        r->borrows = borrows;
     for (int i = 0; i < DOMAINS && status == NULL; i++) {
         if (r->domains[i] == NULL)
             status = make_domain(api, i, &r->domains[i]);
@@ -332,6 +340,15 @@ static ort_status *add_domains(const ort_api *api, ort_session_options *options)
     }
     pthread_mutex_unlock(&runtimes_lock);
     return status;
+}
+
+bool rg_ort_borrows(const ort_api *api)
+{
+    pthread_mutex_lock(&runtimes_lock);
+    const runtime *r = find_runtime(api);
+    const bool borrows = r != NULL && r->borrows;
+    pthread_mutex_unlock(&runtimes_lock);
+    return borrows;
 }
 
 /* When the library is unloaded. */
@@ -344,6 +361,15 @@ __attribute__((destructor)) static void unload(void)
         }
     }
     rg_ort_close_devices();
+}
+
+/* Whether the runtime has a version of the table: release 1.n has version n. By the release,
+ * because the runtime complains on the standard error about a version that it does not have. */
+static bool is_since(const ort_api_base *base, uint32_t version)
+{
+    unsigned major = 0, minor = 0;
+    return sscanf(base->get_version(), "%u.%u", &major, &minor) == 2 &&
+           (major > 1 || minor >= version) && base->get_api(version) != NULL;
 }
 
 __attribute__((visibility("default"))) ort_status *RegisterCustomOps(ort_session_options *options,
@@ -360,5 +386,5 @@ ort_status *RegisterCustomOps(ort_session_options *options, const ort_api_base *
                                       "retrograde needs ONNX Runtime 1.21 or later");
     }
     pthread_once(&once, make_entries);
-    return add_domains(api, options);
+    return add_domains(api, is_since(base, ORT_API_BORROWED_SHAPES), options);
 }
