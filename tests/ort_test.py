@@ -494,6 +494,19 @@ def test_loss_and_others(library, failures, draw):
             failures.compare(f"GatherGrad {dtype} {kind}", got[0], want, dtype)
 
 
+def test_alignment(library, failures, draw):
+    """Long rows anywhere in memory have the same bits."""
+    for dtype in ("f32", "f64", "f16"):
+        memory = draw.uniform(-1, 1, (3, 40000)).astype(TYPES[dtype][1])
+        s = session(library, "TanhGrad", [(20000,)] * 2, dtype, {}, DOMAINS[0])
+        want = s.run(None, {"i0": memory[0, :20000], "i1": memory[1, :20000]})[0]
+        for first, second in ((1, 1), (3, 3), (5, 2), (15, 0), (0, 7), (31, 31)):
+            memory[2, first:first + 20000], at = memory[0, :20000], memory[1].copy()
+            at[second:second + 20000] = memory[1, :20000]
+            got = s.run(None, {"i0": memory[2, first:first + 20000], "i1": at[second:second + 20000]})[0]
+            failures.expect(np.array_equal(got, want), f"bits of {dtype} depend on the place, {first} and {second}")
+
+
 def test_large(library, failures, draw):
     """Shared among the runtime's threads, from several callers at the same time: one result."""
     dy, y = (draw.uniform(0, 1, (96, 40, 129)).astype(np.float32) for _ in range(2))
@@ -599,7 +612,7 @@ def main():
     test_golden(library, failures)
     test_operators(library, failures, random.Random(options.seed), draw, options.cases)
     for test in (test_conv, test_small_conv, test_pointwise_conv, test_pools, test_pools_by_value_info, test_norms,
-                 test_wired_layer_norm, test_loss_and_others, test_large, test_threads):
+                 test_wired_layer_norm, test_loss_and_others, test_alignment, test_large, test_threads):
         test(library, failures, draw)
     test_edges(library, failures)
     test_attributes(library, failures)

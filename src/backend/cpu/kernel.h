@@ -234,13 +234,24 @@ RG_OUTLINE int64_t sweep_staged(rg_sweep_pairs *pairs, const void *k, const swee
     return n;
 }
 
+/* The elements that come before an aligned address: of `out` for streaming stores; otherwise of `a`
+ * in long rows, because every load that crosses two lines of the cache costs, and b is often as far
+ * from alignment as a. */
+RG_INLINE int sweep_to_alignment(const sweep_row *r, int64_t count, rg_dtype T)
+{
+    enum { LONG = 4096 };
+    if (!r->dense)
+        return 0;
+    return r->stream ? vhead(r->out, T) : count >= LONG ? vhead(r->a, T) : 0;
+}
+
 RG_OUTLINE void sweep_along(rg_sweep_pairs *pairs, const void *k, sweep_row r, int64_t count,
                             rg_dtype T)
 {
     enum { PAIR = 2 * VLEN };
     const int element = vbytes(T) / VLEN;
     for (int64_t n; count > 0; count -= n) {
-        const int head = r.stream && r.dense ? vhead(r.out, T) : 0;
+        const int head = sweep_to_alignment(&r, count, T);
         n = r.dense ? count / PAIR * PAIR : 0;
         if (head != 0)
             n = sweep_staged(pairs, k, &r, least(head, count), T);
