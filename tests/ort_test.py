@@ -177,6 +177,14 @@ class Failures:
                 self.compare(f"{name} {o} {dtype} {attributes} {sorted(more)}", g.astype(float), w,
                              "f32" if o in wide and dtype != "f64" else dtype)
 
+    def refused(self, library, name, arrays, attributes, words, outputs=("d",), domain=DOMAINS[0], dtype="f32"):
+        """A node that gets a sentence with these words."""
+        try:
+            run_node(library, name, arrays, list(outputs), attributes, dtype, domain=domain)
+            self.expect(False, f"{name} {attributes} was not refused; it should say '{words}'")
+        except Exception as error:  # the runtime has many classes for it
+            self.expect(words in str(error), f"{name} {attributes}: no '{words}' in: {error}")
+
     def expect(self, condition, what):
         self.runs += 1
         if not condition:
@@ -494,6 +502,31 @@ def test_loss_and_others(library, failures, draw):
             failures.compare(f"GatherGrad {dtype} {kind}", got[0], want, dtype)
 
 
+def test_slices(library, failures, draw):
+    """Steps up and down, from numbers of 64 and of 32 bits, of nothing, and of another shape than dY."""
+    for shape, slices in (((9,), [(0, 9, 1, 3)]), ((9,), [(0, 8, 0, -1)]), ((4, 7), [(0, 3, -5, -1), (1, -1, -8, -2)]),
+                          ((5, 6, 8), [(2, 1, 8, 2)]), ((3, 4, 5), [(-1, 4, 0, -3), (0, 1, 99, 1)]), ((4, 5), [(1, 3, 3, 1)]),
+                          ((4, 5), [(0, 1, 3, -1)]), ((3, 0), [(0, 2, -9, -2)]), ((2, 3, 4, 5), [(1, 2, -9, -1), (3, 0, 5, 4)])):
+        at = [slice(None)] * len(shape)
+        for axis, start, end, step in slices:
+            at[axis] = slice(start, None if step < 0 and end < -shape[axis] else end, step)
+        at = tuple(at)
+        dy, lists = draw.uniform(-1, 1, np.zeros(shape)[at].shape), np.array(slices).T
+        for kind in (np.int64, np.int32):
+            axes, starts, ends, steps = (a.astype(kind) for a in lists)
+
+            def formula(dy, *_, at=at, shape=shape):
+                dx = np.zeros(shape)
+                dx[at] = dy
+                return [dx]
+            failures.node(library, "SliceGrad", [dy, np.array(shape, np.int64), starts, ends, axes, steps], ["d"], formula, {})
+    dy = draw.uniform(-1, 1, (2, 3)).astype(np.float32)
+    for lists, words in (([[5, 3], [0], [3], [0], [1]], "the slice is f32[3, 3]"), ([[5], [0], [2], [0], [1]], "2 numbers"),
+                         ([[2, 3], [0], [2], [2], [1]], "an axis"), ([[2, 3], [0], [2], [0], [0]], "step must not be 0"),
+                         ([[2, 3], [0, 0], [2], [0], [1]], "starts and ends"), ([[-2, 3], [0], [2], [1], [1]], "the slice is")):
+        failures.refused(library, "SliceGrad", [dy, *(np.array(numbers) for numbers in lists)], {}, words)
+
+
 def test_alignment(library, failures, draw):
     """Long rows anywhere in memory have the same bits."""
     for dtype in ("f32", "f64", "f16"):
@@ -563,12 +596,8 @@ def test_attributes(library, failures):
                ("SoftmaxCrossEntropyLossGrad", [one[0, :1], np.zeros((5, 0), np.float32), np.zeros(5, np.int64)], {},
                 "not among the 0 classes"))  # fmt: skip
     for name, arrays, attributes, words in refused:
-        try:
-            outputs = ["w", "m", "v"] if name == "AdamWOptimizer" else ["d"]
-            run_node(library, name, arrays, outputs, attributes, "f32", domain=DOMAINS[1])
-            failures.expect(False, f"{name} {attributes} was not refused")
-        except Exception as error:  # the runtime has many classes for it
-            failures.expect(words in str(error), f"{name} {attributes}: no '{words}' in: {error}")
+        outputs = ["w", "m", "v"] if name == "AdamWOptimizer" else ["d"]
+        failures.refused(library, name, arrays, attributes, words, outputs, DOMAINS[1])
     whole = run_node(library, "AdamWOptimizer", state, ["w", "m", "v"], {}, "f32", domain=DOMAINS[1])
     for names in (["w"], ["w", "m"], ["", "m", ""], ["", "", "v"]):
         got = run_node(library, "AdamWOptimizer", state, names, {}, "f32", domain=DOMAINS[1])
@@ -612,7 +641,7 @@ def main():
     test_golden(library, failures)
     test_operators(library, failures, random.Random(options.seed), draw, options.cases)
     for test in (test_conv, test_small_conv, test_pointwise_conv, test_pools, test_pools_by_value_info, test_norms,
-                 test_wired_layer_norm, test_loss_and_others, test_alignment, test_large, test_threads):
+                 test_wired_layer_norm, test_loss_and_others, test_slices, test_alignment, test_large, test_threads):
         test(library, failures, draw)
     test_edges(library, failures)
     test_attributes(library, failures)

@@ -118,6 +118,7 @@ static const struct {
     { "SoftmaxCrossEntropyLossGrad", 1, "label", ORT_INT32 },
     { "GatherGrad", 1, "indices", ORT_INT32 },
     { "DropoutGrad", 1, "ratio", 0 },
+    { "SliceGrad", 1, "starts ends axes steps", ORT_INT32 },
 };
 
 /* Whether a list of words has this one. */

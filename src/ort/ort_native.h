@@ -80,12 +80,13 @@ typedef struct rg_ort_loss_args {
     bool has_ignored, each; /* each: a number of dy for each position */
 } rg_ort_loss_args;
 
-/* dx is 0 but for rows and columns start + step i, which are those of dy. A unit is a row: all
- * dimensions but the last. */
+/* dx is 0 but for rows and columns start + step i, which are those of dy, or, in dimensions of
+ * `down`, those of dy from the last on. A unit is a row: all dimensions but the last. */
 typedef struct rg_ort_slice_args {
     const void *dy;
     void *dx;
     int32_t rank;
+    uint32_t down;
     int64_t dims[RG_MAX_RANK], start[RG_MAX_RANK], step[RG_MAX_RANK], length[RG_MAX_RANK];
 } rg_ort_slice_args;
 

@@ -2,7 +2,10 @@
 /* Copyright The retrograde authors */
 /* Native nodes that put elements in their places: gradients of pooling, slices, gathered rows. */
 #include "core/shape.h"
+#include "operators/onnx_converters.h"
 #include "ort/ort_launch.h"
+
+#include <retrograde/slice.h>
 
 #include <string.h>
 
@@ -131,44 +134,66 @@ static bool numbers(const rg_ort_computation *c, int32_t input, int64_t count, i
     return true;
 }
 
-/* Positive steps and starts in range are ours; the ops take what is left. */
+/* The lists of numbers, as attributes of a node. */
+static rg_status read_lists(rg_ort_computation *c, rg_attribute lists[5], int32_t *count)
+{
+    for (int32_t i = 1; i < 6; i++) {
+        if (!rg_ort_has(c, i))
+            continue;
+        RG_CHECK(c->shapes[i].rank == 1 && c->shapes[i].dims[0] <= RG_ONNX_VALUES,
+                 RG_INVALID_ARGUMENT, "SliceGrad: %s must be a list of at most %d numbers",
+                 c->k->registered->inputs[i].name, RG_ONNX_VALUES);
+        RG_TRY(rg_ort_widen(c, i, RG_I64));
+        lists[(*count)++] = (rg_attribute){ .name = c->k->registered->inputs[i].name,
+                                            .ints = c->data[i],
+                                            .count = (int32_t)c->shapes[i].dims[0] };
+    }
+    return RG_OK;
+}
+
+/* Where the elements of dY come from: starts, steps and lengths as ONNX's Slice has them. */
+static rg_status find_slice(rg_ort_computation *c, rg_ort_slice_args *k)
+{
+    rg_attribute lists[5];
+    rg_onnx_node node = { .type = c->k->registered->entry->name,
+                          .attributes = lists,
+                          .inputs = c->shapes,
+                          .input_count = 1,
+                          .outputs = 1,
+                          .entry = c->k->registered->entry };
+    rg_onnx_call call;
+    char text[RG_SHAPE_TEXT], wanted[RG_SHAPE_TEXT];
+    call.gradient = true;
+    RG_TRY(read_lists(c, lists, &node.attribute_count));
+    RG_TRY(rg_onnx_slice_any(&node, &call, &k->down));
+    const rg_slice_desc *d = (const rg_slice_desc *)(const void *)call.desc;
+    memcpy(k->dims, c->data[1], (size_t)k->rank * sizeof k->dims[0]);
+    memcpy(k->start, d->start, sizeof d->start);
+    memcpy(k->step, d->step, sizeof d->step);
+    memcpy(k->length, d->length, sizeof d->length);
+    const rg_tensor_desc slice =
+        rg_tensor_desc_dense(c->shapes[0].dtype, k->rank, (const int64_t *)d->length);
+    RG_CHECK(rg_shape_same_dims(&slice, &c->shapes[0]), RG_INVALID_ARGUMENT,
+             "SliceGrad: dY is %s, but the slice is %s", rg_shape_text(&c->shapes[0], text),
+             rg_shape_text(&slice, wanted));
+    return RG_OK;
+}
+
 rg_status rg_ort_run_slice(rg_ort_computation *c, bool *done)
 {
     const rg_tensor_desc *dy = &c->shapes[0];
-    int64_t starts[RG_MAX_RANK], axes[RG_MAX_RANK], steps[RG_MAX_RANK];
     rg_ort_slice_args k = { .dy = c->data[0], .rank = dy->rank };
-    const int64_t count = c->shapes[2].rank == 1 ? c->shapes[2].dims[0] : 0;
-    if (dy->rank < 1 || count < 1 || count > dy->rank || !numbers(c, 1, dy->rank, k.dims) ||
-        !numbers(c, 2, count, starts))
-        return RG_OK;
-    for (int32_t i = 0; i < count; i++) {
-        axes[i] = i;
-        steps[i] = 1;
-    }
-    if ((rg_ort_has(c, 4) && !numbers(c, 4, count, axes)) ||
-        (rg_ort_has(c, 5) && !numbers(c, 5, count, steps)))
-        return RG_OK;
-    for (int32_t d = 0; d < k.rank; d++) {
-        k.step[d] = 1;
-        k.length[d] = dy->dims[d];
-    }
-    uint32_t seen = 0;
-    for (int32_t i = 0; i < count; i++) {
-        const int64_t axis = axes[i] < 0 ? axes[i] + k.rank : axes[i];
-        if (axis < 0 || axis >= k.rank || (seen >> axis & 1) || steps[i] < 1)
-            return RG_OK;
-        seen |= 1u << axis;
-        k.step[axis] = steps[i];
-        k.start[axis] = starts[i] < 0 ? starts[i] + k.dims[axis] : starts[i];
-    }
-    for (int32_t d = 0; d < k.rank; d++) { /* what is sliced must be inside */
-        if (k.start[d] < 0 || k.length[d] < 1 || k.start[d] >= k.dims[d] ||
-            (k.length[d] - 1) > (k.dims[d] - 1 - k.start[d]) / k.step[d])
-            return RG_OK;
-    }
+    size_t bytes;
+    RG_CHECK(dy->rank >= 1, RG_INVALID_ARGUMENT, "SliceGrad: dY must have a dimension at least");
+    RG_TRY(find_slice(c, &k));
     const rg_tensor_desc dx = rg_tensor_desc_dense(dy->dtype, k.rank, k.dims);
+    RG_TRY(rg_shape_check(&dx, "SliceGrad: dX", &bytes));
     RG_TRY(rg_ort_output(c, 0, &dx, &k.dx));
     *done = true;
+    if (rg_shape_count(dy) == 0) { /* nothing has a place */
+        memset(k.dx, 0, bytes);
+        return RG_OK;
+    }
     const rg_ort_launch launch = { .kernel = RG_ORT_SLICE,
                                    .args = &k,
                                    .size = sizeof k,

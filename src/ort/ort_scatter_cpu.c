@@ -99,7 +99,7 @@ RG_INLINE int64_t row_of(const rg_ort_slice_args *k, const int64_t index[])
         }
         if (i < 0 || i >= k->length[d])
             return -1;
-        row = row * k->length[d] + i;
+        row = row * k->length[d] + (k->down >> d & 1 ? k->length[d] - 1 - i : i);
     }
     return row;
 }
@@ -162,6 +162,12 @@ RG_INLINE void slice_row(const rg_ort_slice_args *k, char *to, const char *from,
     const int64_t width = k->dims[last], start = k->start[last], step = k->step[last];
     const int64_t length = k->length[last], element = vbytes(T) / VLEN;
     const int64_t pairs = start + 2 * length <= width ? length : length - 1;
+    if (k->down >> last & 1) {
+        clear(to, 0, width, T);
+        for (int64_t i = 0; i < length; i++)
+            store_one(to, start + i * step, T, load_one(from, length - 1 - i, T));
+        return;
+    }
     if (step == 2 && element <= 4) {
         const int64_t end = start + 2 * pairs;
         clear(to, 0, start, T);
