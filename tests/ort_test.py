@@ -405,6 +405,49 @@ def test_pools_by_value_info(library, failures, draw):
     failures.compare("AveragePoolGrad of one dimension", got[0], spread, "f32")
 
 
+def boxes(shape, kernel, strides, pads):
+    """For each output its number and the box of its window inside of a line, an image or a volume."""
+    n = len(shape)
+    sizes = [(shape[d] + pads[d] + pads[d + n] - kernel[d]) // strides[d] + 1 for d in range(n)]
+    for at in np.ndindex(*sizes):
+        first = [at[d] * strides[d] - pads[d] for d in range(n)]
+        yield at, tuple(slice(max(f, 0), min(f + kernel[d], shape[d])) for d, f in enumerate(first))
+
+
+def test_pools_of_any_rank(library, failures, draw):
+    for shape, kernel, strides, pads in (((9,), (3,), (2,), (1, 1)), ((4, 5, 6), (2, 2, 2), (1, 1, 1), (0,) * 6),
+                                         ((5, 4, 7), (3, 2, 3), (2, 1, 3), (1, 0, 2, 2, 1, 0)), ((6, 3), (3, 1), (3, 1), (1, 0, 0, 0))):
+        n, places = len(shape), list(boxes(shape, kernel, strides, pads))
+        x = draw.uniform(-1, 1, (2, 3, *shape))
+        dy = draw.uniform(-1, 1, (2, 3, *(1 + at for at in places[-1][0])))
+        indices, plane = np.zeros(dy.shape, np.int64), np.arange(x[0, 0].size).reshape(shape)
+        for (i, c), (at, box) in ((p, b) for p in np.ndindex(2, 3) for b in places):
+            indices[(i, c, *at)] = (i * 3 + c) * plane.size + plane[box].ravel()[x[(i, c, *box)].argmax()]
+
+        def average(dy, whole=None, places=places, n=n, x=x):
+            dx = np.zeros_like(x)
+            for at, box in places:
+                count = whole or math.prod(b.stop - b.start for b in box)
+                dx[(..., *box)] += (dy[(..., *at)] / count).reshape(2, 3, *(1,) * n)
+            return [dx]
+
+        def largest(dy, indices, x=x):
+            dx = np.zeros(x.size)
+            np.add.at(dx, indices.ravel(), dy.ravel())
+            return [dx.reshape(x.shape)]
+        attributes = {"kernel_shape": kernel, "strides": strides, "pads": pads, "shape": x.shape}
+        failures.node(library, "MaxPoolGrad", [dy, indices], ["dX"], largest, attributes)
+        failures.node(library, "AveragePoolGrad", [dy], ["dX"], average, attributes)
+        failures.node(library, "AveragePoolGrad", [dy], ["dX"], lambda dy, whole=math.prod(kernel): average(dy, whole),
+                      {**attributes, "count_include_pad": 1})
+    dy, indices, kernel = np.ones((1, 2, 2, 2, 2)), np.zeros((1, 2, 2, 2, 2), np.int64), {"kernel_shape": (2, 2, 2)}
+    for given, attributes, words in (([dy, indices], {"shape": (1, 2, 3, 3, 4)}, "dY is f32[1, 2, 2, 2, 2]"),
+                                     ([dy, indices[..., :1]], {"shape": (1, 2, 3, 3, 3)}, "Indices are"),
+                                     ([dy, indices], {"shape": (1, 2, 3, 3, 3)}, "outside of the image"),
+                                     ([dy, indices], {"shape": (1, 2, 3, 3, 3), "dilations": (2, 2, 2)}, "not supported")):
+        failures.refused(library, "MaxPoolGrad", given, {**kernel, **attributes}, words)
+
+
 def batch_norm_gradient(dy, x, scale, mean, inverse):
     channels = (slice(None), None, None)
     hat = (x - mean[channels]) * inverse[channels]
@@ -640,7 +683,8 @@ def main():
     draw = np.random.default_rng(options.seed)
     test_golden(library, failures)
     test_operators(library, failures, random.Random(options.seed), draw, options.cases)
-    for test in (test_conv, test_small_conv, test_pointwise_conv, test_pools, test_pools_by_value_info, test_norms,
+    for test in (test_conv, test_small_conv, test_pointwise_conv, test_pools, test_pools_of_any_rank,
+                 test_pools_by_value_info, test_norms,
                  test_wired_layer_norm, test_loss_and_others, test_slices, test_alignment, test_large, test_threads):
         test(library, failures, draw)
     test_edges(library, failures)

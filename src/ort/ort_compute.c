@@ -191,32 +191,39 @@ static rg_status wrap_inputs(rg_ort_computation *c)
     return RG_OK;
 }
 
-/* What is in front of converted elements. */
+/* What is in front of converted elements, and of scratch memory. */
 typedef struct widened {
     void *next;
     _Alignas(64) char data[];
 } widened;
 
+rg_status rg_ort_scratch(rg_ort_computation *c, size_t bytes, void **memory)
+{
+    void *block;
+    if (posix_memalign(&block, 64, sizeof(widened) + bytes) != 0)
+        return rg_fail(RG_OUT_OF_MEMORY, "out of memory: %zu bytes", bytes);
+    widened *made = block;
+    made->next = c->widened;
+    c->widened = made;
+    *memory = made->data;
+    return RG_OK;
+}
+
 rg_status rg_ort_widen(rg_ort_computation *c, int32_t i, rg_dtype dtype)
 {
     rg_tensor_desc *shape = &c->shapes[i];
     const size_t count = (size_t)rg_shape_count(shape);
+    void *data = NULL;
     if (shape->dtype == dtype)
         return RG_OK;
-    const size_t bytes = sizeof(widened) + count * rg_dtype_size(dtype);
-    void *memory;
-    if (posix_memalign(&memory, 64, bytes) != 0)
-        return rg_fail(RG_OUT_OF_MEMORY, "out of memory: %zu bytes", bytes);
-    widened *made = memory;
-    made->next = c->widened;
-    c->widened = made;
+    RG_TRY(rg_ort_scratch(c, count * rg_dtype_size(dtype), &data));
     if (dtype == RG_I64) {
         for (size_t k = 0; k < count; k++)
-            ((int64_t *)(void *)made->data)[k] = ((const int32_t *)c->data[i])[k];
+            ((int64_t *)data)[k] = ((const int32_t *)c->data[i])[k];
     } else {
-        RG_TRY(rg_convert(made->data, dtype, c->data[i], shape->dtype, count));
+        RG_TRY(rg_convert(data, dtype, c->data[i], shape->dtype, count));
     }
-    c->data[i] = made->data;
+    c->data[i] = data;
     *shape = rg_tensor_desc_dense(dtype, shape->rank, shape->dims);
     return RG_OK;
 }

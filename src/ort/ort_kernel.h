@@ -63,7 +63,8 @@ typedef struct rg_ort_node {
     bool is_small_conv; /* ConvGrad in two dimensions, explicitly padded */
     rg_ort_conv_args conv;
     rg_ort_pool_args pool;
-    int64_t after[2]; /* padding */
+    int64_t after[3];  /* padding */
+    int32_t pool_rank; /* of dY */
     int64_t shape[RG_ONNX_VALUES];
     int32_t shape_rank, reduction; /* reduction: none, sum, mean */
     bool has_shape;                /* `shape` is an attribute of the node */
@@ -106,6 +107,9 @@ rg_status rg_ort_output(rg_ort_computation *c, int32_t i, const rg_tensor_desc *
 
 /* Converts input i: data[i] and shapes[i] are then those of elements of `dtype`. */
 rg_status rg_ort_widen(rg_ort_computation *c, int32_t i, rg_dtype dtype);
+
+/* Memory until the end of the computation. */
+rg_status rg_ort_scratch(rg_ort_computation *c, size_t bytes, void **memory);
 
 /* Reads what native kernels need of the attributes. */
 rg_status rg_ort_native_prepare(rg_ort_node *node);

@@ -18,6 +18,7 @@ typedef struct rg_ort_launch {
     const void *args;
     size_t size;
     int64_t units, grain, bytes;
+    bool wide; /* the kernel for f32, whatever the type of the data */
 } rg_ort_launch;
 
 rg_status rg_ort_run(rg_ort_computation *c, const rg_ort_launch *launch);

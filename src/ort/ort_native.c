@@ -269,7 +269,7 @@ rg_status rg_ort_run(rg_ort_computation *c, const rg_ort_launch *launch)
     _Alignas(16) char memory[sizeof(rg_entry) + sizeof(rg_ort_slice_args) + 16];
     if (launch->units == 0)
         return RG_OK;
-    const rg_dtype dtype = rg_ort_dtype(c->k->registered->type);
+    const rg_dtype dtype = launch->wide ? RG_F32 : rg_ort_dtype(c->k->registered->type);
     const rg_entry entry = { .size = sizeof memory,
                              .function = device->backend->find(device->context, &rg_kernels_ort,
                                                                launch->kernel, dtype),

@@ -55,17 +55,18 @@ typedef struct rg_ort_layer_norm_args {
     bool wide; /* statistics are of the dtype of the kernel: f32 beside 16 bits */
 } rg_ort_layer_norm_args;
 
-/* A unit is a plane: an image of one channel. Indices count over the whole tensor dx. */
+/* A unit is a plane: an image, or a volume, of one channel. Indices count over the whole tensor dx.
+ * Of images, and of what has one dimension alone, the first of three have size 1. */
 typedef struct rg_ort_pool_args {
     const void *dy;
     const int64_t *indices;
     void *dx;
     uint32_t *fault; /* an index outside of its plane */
-    int64_t in[2], out[2];
-    int64_t window[2], stride[2], before[2];
+    int64_t in[3], out[3];
+    int64_t window[3], stride[3], before[3];
     bool count_include_pad;
 } rg_ort_pool_args;
-enum { RG_ORT_POOL_ROW = 2048 }; /* pixels of a row of dx, at most */
+enum { RG_ORT_POOL_ROW = 2048 }; /* pixels of a row of dx, at most, of averages */
 
 /* d = dy w (e^log_prob - [class = label]): (n, classes, positions). A unit is RG_ORT_POSITIONS
  * positions of an image. */

@@ -11,8 +11,8 @@
 
 /* ---- pooling ---- */
 
-/* Reads a list of numbers for rows and columns; false: there are none for both. */
-static bool read_two(const rg_onnx_node *node, const char *name, int32_t count, int64_t to[])
+/* Reads a list of `count` numbers; false: it has others. */
+static bool read_list(const rg_onnx_node *node, const char *name, int32_t count, int64_t to[])
 {
     int64_t values[RG_ONNX_VALUES];
     const int32_t given = rg_onnx_ints(node, name, values);
@@ -21,36 +21,38 @@ static bool read_two(const rg_onnx_node *node, const char *name, int32_t count, 
     return given == count || given == 0;
 }
 
-/* Images with two dimensions, windows without dilation, explicit padding; anything else is the
- * ops': window[0] stays 0. */
+/* One to three dimensions, windows without dilation, explicit padding; anything else is the ops':
+ * window[2] stays 0. */
 rg_status rg_ort_prepare_pool(rg_ort_node *node, const rg_onnx_node *attributes)
 {
     static const char *const policies[] = { "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", NULL };
-    rg_ort_pool_args k = { .stride = { 1, 1 } };
-    int64_t dilation[2] = { 1, 1 }, pads[4] = { 0 }, window[2] = { 0 };
+    rg_ort_pool_args k = { .stride = { 1, 1, 1 } };
+    int64_t dilation[3] = { 1, 1, 1 }, pads[6] = { 0 }, window[3] = { 0 }, all[RG_ONNX_VALUES];
     int32_t policy;
     RG_TRY(rg_onnx_word(attributes, "auto_pad", policies, &policy));
-    const bool max = strcmp(attributes->type, "MaxPoolGrad") == 0;
-    const bool plain = policy == 0 && read_two(attributes, "kernel_shape", 2, window) &&
-                       read_two(attributes, "strides", 2, k.stride) &&
-                       read_two(attributes, "dilations", 2, dilation) &&
-                       read_two(attributes, "pads", 4, pads) && dilation[0] == 1 &&
-                       dilation[1] == 1 && rg_onnx_int(attributes, "ceil_mode") == 0;
+    const int32_t axes = rg_onnx_ints(attributes, "kernel_shape", all), first = 3 - axes;
     node->shape_rank = rg_onnx_ints(attributes, "shape", node->shape);
-    bool fits = plain;
-    for (int32_t i = 0; i < 2; i++)
-        fits = fits && window[i] >= 1 && k.stride[i] >= 1 && pads[i] >= 0 && pads[i + 2] >= 0 &&
-               pads[i] < window[i] && pads[i + 2] < window[i];
-    if (max)
+    bool fits = axes >= 1 && axes <= 3 && policy == 0 &&
+                read_list(attributes, "kernel_shape", axes, window) &&
+                read_list(attributes, "strides", axes, k.stride + first) &&
+                read_list(attributes, "dilations", axes, dilation) &&
+                read_list(attributes, "pads", 2 * axes, pads) &&
+                rg_onnx_int(attributes, "ceil_mode") == 0;
+    for (int32_t i = 0; i < axes && fits; i++)
+        fits = window[i] >= 1 && window[i] < 1 << 20 && k.stride[first + i] >= 1 && pads[i] >= 0 &&
+               pads[axes + i] >= 0 && pads[i] < window[i] && pads[axes + i] < window[i] &&
+               dilation[i] == 1;
+    if (strcmp(attributes->type, "MaxPoolGrad") == 0)
         fits = fits && rg_onnx_int(attributes, "storage_order") == 0;
     else
         k.count_include_pad = rg_onnx_int(attributes, "count_include_pad") != 0;
-    for (int32_t i = 0; i < 2 && fits; i++) {
-        k.window[i] = window[i];
-        k.before[i] = pads[i];
-        node->after[i] = pads[i + 2];
+    for (int32_t i = 0; i < 3 && fits; i++) {
+        k.window[i] = i < first ? 1 : window[i - first];
+        k.before[i] = i < first ? 0 : pads[i - first];
+        node->after[i] = i < first ? 0 : pads[axes + i - first];
     }
     node->pool = k;
+    node->pool_rank = axes + 2;
     return RG_OK;
 }
 
@@ -59,53 +61,87 @@ static bool pool_shape(const rg_ort_computation *c, int32_t x, rg_tensor_desc *d
 {
     const rg_ort_node *node = c->k;
     const rg_tensor_desc *dy = &c->shapes[0];
-    if (node->pool.window[0] == 0 || dy->rank != 4)
+    int64_t dims[RG_MAX_RANK];
+    if (node->pool.window[2] == 0 || dy->rank != node->pool_rank)
         return false;
-    if (rg_ort_has(c, x))
-        *dx = c->shapes[x];
-    else if (node->shape_rank == 4)
-        *dx = rg_tensor_desc_dense(dy->dtype, 4,
-                                   (int64_t[]){ node->shape[0] < 0 ? dy->dims[0] : node->shape[0],
-                                                node->shape[1], node->shape[2], node->shape[3] });
-    else
+    if (!rg_ort_has(c, x) && node->shape_rank != dy->rank)
         return false;
-    if (dx->rank != 4 || dx->dims[0] != dy->dims[0] || dx->dims[1] != dy->dims[1] ||
-        dx->dims[3] > RG_ORT_POOL_ROW)
+    memcpy(dims, rg_ort_has(c, x) ? c->shapes[x].dims : node->shape, sizeof dims);
+    if (!rg_ort_has(c, x) && dims[0] < 0)
+        dims[0] = dy->dims[0];
+    *dx = rg_tensor_desc_dense(dy->dtype, dy->rank, dims);
+    return !rg_ort_has(c, x) || c->shapes[x].rank == dy->rank;
+}
+
+/* Whether windows over dX give dY; the sizes of both, of three dimensions. */
+static bool pool_fits(const rg_ort_node *node, const rg_tensor_desc *dy, const rg_tensor_desc *dx,
+                      rg_ort_pool_args *k)
+{
+    const int32_t first = 5 - dy->rank;
+    if (dx->dims[0] != dy->dims[0] || dx->dims[1] != dy->dims[1])
         return false;
-    for (int32_t i = 0; i < 2; i++) {
-        const int64_t span = dx->dims[2 + i] + node->pool.before[i] + node->after[i];
-        if (dx->dims[2 + i] < 0 || span < node->pool.window[i] ||
-            (span - node->pool.window[i]) / node->pool.stride[i] + 1 != dy->dims[2 + i])
+    for (int32_t i = 0; i < 3; i++) {
+        k->in[i] = i < first ? 1 : dx->dims[2 + i - first];
+        k->out[i] = i < first ? 1 : dy->dims[2 + i - first];
+        const int64_t span = k->in[i] + k->before[i] + node->after[i];
+        if (k->in[i] < 0 || k->in[i] > INT64_MAX / 2 || span < k->window[i] ||
+            (span - k->window[i]) / k->stride[i] + 1 != k->out[i])
             return false;
     }
     return true;
 }
 
+/* Sums of 16-bit numbers in 32 bits. */
+static rg_status run_wide(rg_ort_computation *c, rg_ort_launch *launch, rg_ort_pool_args *k,
+                          size_t count)
+{
+    const rg_dtype dtype = rg_ort_dtype(c->k->registered->type);
+    void *const result = k->dx;
+    launch->wide = dtype != RG_F64;
+    if (rg_dtype_size(dtype) > 2)
+        return rg_ort_run(c, launch);
+    RG_TRY(rg_ort_widen(c, 0, RG_F32));
+    RG_TRY(rg_ort_scratch(c, count * sizeof(float), &k->dx));
+    k->dy = c->data[0];
+    RG_TRY(rg_ort_run(c, launch));
+    return rg_convert(result, dtype, k->dx, RG_F32, count);
+}
+
 static rg_status run_pool(rg_ort_computation *c, int32_t x, int32_t kernel, bool *done)
 {
     rg_tensor_desc dx;
-    const rg_dtype dtype = c->shapes[0].dtype;
-    if ((dtype != RG_F32 && dtype != RG_F64) || !pool_shape(c, x, &dx))
-        return RG_OK;
-    if (kernel == RG_ORT_MAX_POOL && !rg_shape_same_dims(&c->shapes[0], &c->shapes[1]))
-        return RG_OK;
     rg_ort_pool_args k = c->k->pool;
+    char left[RG_SHAPE_TEXT], right[RG_SHAPE_TEXT];
+    const rg_tensor_desc *dy = &c->shapes[0];
+    const bool ours = dy->rank == 5 || dy->dtype == RG_F32 || dy->dtype == RG_F64;
+    if (!ours || !pool_shape(c, x, &dx))
+        return RG_OK;
+    bool fits = pool_fits(c->k, dy, &dx, &k);
+    RG_CHECK(fits || dy->rank < 5, RG_INVALID_ARGUMENT,
+             "%s: dY is %s, which the windows over a dX of %s do not give",
+             c->k->registered->entry->name, rg_shape_text(dy, left), rg_shape_text(&dx, right));
+    if (kernel == RG_ORT_MAX_POOL) {
+        fits = fits && rg_shape_same_dims(dy, &c->shapes[1]);
+        RG_CHECK(fits || dy->rank < 5, RG_INVALID_ARGUMENT,
+                 "MaxPoolGrad: dY is %s, but Indices are %s", rg_shape_text(dy, left),
+                 rg_shape_text(&c->shapes[1], right));
+    }
+    if (!fits || (kernel == RG_ORT_AVERAGE_POOL && dy->rank < 5 && k.in[2] > RG_ORT_POOL_ROW))
+        return RG_OK;
+    RG_CHECK(kernel == RG_ORT_MAX_POOL || k.in[2] <= RG_ORT_POOL_ROW, RG_UNSUPPORTED,
+             "AveragePoolGrad: rows of a volume have %d pixels at most", RG_ORT_POOL_ROW);
     uint32_t fault = 0;
     k.dy = c->data[0];
     k.indices = c->data[1];
     k.fault = &fault;
-    for (int32_t i = 0; i < 2; i++) {
-        k.in[i] = dx.dims[2 + i];
-        k.out[i] = c->shapes[0].dims[2 + i];
-    }
     RG_TRY(rg_ort_output(c, 0, &dx, &k.dx));
     *done = true;
-    const rg_ort_launch launch = { .kernel = kernel,
-                                   .args = &k,
-                                   .size = sizeof k,
-                                   .units = dx.dims[0] * dx.dims[1],
-                                   .bytes = rg_ort_bytes(&dx, 2) };
-    RG_TRY(rg_ort_run(c, &launch));
+    rg_ort_launch launch = { .kernel = kernel,
+                             .args = &k,
+                             .size = sizeof k,
+                             .units = rg_shape_count(&dx) > 0 ? dx.dims[0] * dx.dims[1] : 0,
+                             .bytes = rg_ort_bytes(&dx, 2) };
+    RG_TRY(run_wide(c, &launch, &k, (size_t)rg_shape_count(&dx)));
     RG_CHECK(fault == 0, RG_INVALID_ARGUMENT,
              "MaxPoolGrad: a number of Indices is outside of the image of its channel");
     return RG_OK;

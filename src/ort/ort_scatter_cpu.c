@@ -15,7 +15,7 @@ RG_INLINE void clear(void *data, int64_t first, int64_t count, const rg_dtype T)
 static void max_pool(const void *args, int64_t begin, int64_t end)
 {
     const rg_ort_pool_args *k = args;
-    const int64_t in = k->in[0] * k->in[1], out = k->out[0] * k->out[1];
+    const int64_t in = k->in[0] * k->in[1] * k->in[2], out = k->out[0] * k->out[1] * k->out[2];
     for (int64_t plane = begin; plane < end; plane++) {
         const real *dy = (const real *)k->dy + plane * out;
         real *dx = (real *)k->dx + plane * in;
@@ -44,40 +44,48 @@ RG_INLINE int64_t inside(const rg_ort_pool_args *k, int axis, int64_t i, int64_t
     return *last > *first ? *last - *first : 0;
 }
 
-/* The sum over windows of a row of dy, spread along a row of dx. */
+/* The sum over windows of a row of dy, spread along a row of dx; `rows`: of each window. */
 RG_INLINE void spread_row(const rg_ort_pool_args *k, const real *dy, int64_t rows, real *row)
 {
-    memset(row, 0, (size_t)k->in[1] * sizeof *row);
-    for (int64_t i = 0; i < k->out[1]; i++) {
+    const int64_t whole = k->window[0] * k->window[1] * k->window[2];
+    memset(row, 0, (size_t)k->in[2] * sizeof *row);
+    for (int64_t i = 0; i < k->out[2]; i++) {
         int64_t first, last;
-        const int64_t columns = inside(k, 1, i, &first, &last);
-        const int64_t count = k->count_include_pad ? k->window[0] * k->window[1] : rows * columns;
+        const int64_t columns = inside(k, 2, i, &first, &last);
+        const int64_t count = k->count_include_pad ? whole : rows * columns;
         const real value = dy[i] / (real)count;
         for (int64_t c = first; c < last; c++)
             row[c] += value;
     }
 }
 
+RG_INLINE void add_row(real *to, const real *row, int64_t width)
+{
+    int64_t c = 0;
+    for (; c + VLEN <= width; c += VLEN)
+        vstore_full(to, c, RG_REAL, vload_full(to, c, RG_REAL) + vload_full(row, c, RG_REAL));
+    for (; c < width; c++)
+        to[c] += row[c];
+}
+
 static void average_pool(const void *args, int64_t begin, int64_t end)
 {
     const rg_ort_pool_args *k = args;
     real row[RG_ORT_POOL_ROW];
-    const int64_t in = k->in[0] * k->in[1], out = k->out[0] * k->out[1], width = k->in[1];
+    const int64_t area = k->in[1] * k->in[2], in = k->in[0] * area;
+    const int64_t rows_out = k->out[0] * k->out[1];
     for (int64_t plane = begin; plane < end; plane++) {
         real *dx = (real *)k->dx + plane * in;
         clear(k->dx, plane * in, in, RG_REAL);
-        for (int64_t i = 0; i < k->out[0]; i++) {
-            int64_t first, last;
-            const int64_t rows = inside(k, 0, i, &first, &last);
-            spread_row(k, (const real *)k->dy + plane * out + i * k->out[1], rows, row);
-            for (int64_t r = first; r < last; r++) {
-                int64_t c = 0;
-                for (; c + VLEN <= width; c += VLEN)
-                    vstore_full(dx, r * width + c, RG_REAL,
-                                vload_full(dx, r * width + c, RG_REAL) +
-                                    vload_full(row, c, RG_REAL));
-                for (; c < width; c++)
-                    dx[r * width + c] += row[c];
+        for (int64_t i = 0; i < rows_out; i++) {
+            int64_t front, back, top, bottom;
+            const int64_t deep = inside(k, 0, i / k->out[1], &front, &back);
+            const int64_t high = inside(k, 1, i % k->out[1], &top, &bottom);
+            spread_row(k, (const real *)k->dy + (plane * rows_out + i) * k->out[2], deep * high,
+                       row);
+            for (int64_t d = front; d < back; d++) {
+                for (int64_t r = top; r < bottom; r++)
+                    add_row(dx + d * area + r * k->in[2], row, k->in[2]);
             }
         }
     }
