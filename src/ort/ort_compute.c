@@ -436,11 +436,24 @@ static rg_status compute_general(rg_ort_computation *c, rg_commands *commands)
                                               c->k->registered->input_count, c->k->outputs, &place);
 }
 
+/* Gradients of one op have two tensors of one shape. */
+static rg_status check_direct(const rg_ort_computation *c)
+{
+    const ort_entry *e = c->k->registered;
+    char left[RG_SHAPE_TEXT], right[RG_SHAPE_TEXT];
+    RG_CHECK(!e->direct || c->given != 3 || rg_shape_same_dims(&c->shapes[0], &c->shapes[1]),
+             RG_INVALID_ARGUMENT, "%s: %s is %s, but %s is %s", e->entry->name, e->inputs[0].name,
+             rg_shape_text(&c->shapes[0], left), e->inputs[1].name,
+             rg_shape_text(&c->shapes[1], right));
+    return RG_OK;
+}
+
 static rg_status compute(rg_ort_computation *c)
 {
     rg_commands *commands = NULL;
     bool done = false;
     RG_TRY(take_inputs(c));
+    RG_TRY(check_direct(c));
     RG_TRY(rg_ort_native_run(c, &done));
     if (!done)
         RG_TRY(run_prepared(c, &done));
