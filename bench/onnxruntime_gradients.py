@@ -68,11 +68,12 @@ def conv_rows():
              ((4, 64, 28, 28), (256, 64, 1, 1), 1, 0, 1), ((4, 128, 28, 28), (128, 128, 3, 3), 2, 1, 1),
              ((4, 3, 112, 112), (64, 3, 7, 7), 2, 3, 1), ((4, 96, 28, 28), (96, 1, 3, 3), 1, 1, 96),
              ((4, 64, 28, 28), (64, 16, 3, 3), 1, 1, 4), ((4, 512, 7, 7), (512, 512, 3, 3), 1, 1, 1),
-             ((2, 1, 7, 5), (1, 1, 3, 3), 1, 1, 1))
+             ((2, 1, 7, 5), (1, 1, 3, 3), 1, 1, 1), ((2, 16, 8, 28, 28), (32, 16, 3, 3, 3), 1, 1, 1))
     for x, w, stride, pad, group in cases:
-        y = (x[0], w[0]) + tuple((x[2 + d] + 2 * pad - w[2 + d]) // stride + 1 for d in range(2))
-        attributes = {"kernel_shape": w[2:], "strides": [stride] * 2, "pads": [pad] * 4, "group": group,
-                      "dilations": [1, 1]}
+        y = (x[0], w[0]) + tuple((x[2 + d] + 2 * pad - w[2 + d]) // stride + 1 for d in range(len(w) - 2))
+        axes = len(w) - 2
+        attributes = {"kernel_shape": w[2:], "strides": [stride] * axes, "pads": [pad] * 2 * axes, "group": group,
+                      "dilations": [1] * axes}
 
         def make(draw, x=x, w=w, y=y):
             return [values(draw, *y), values(draw, *x), values(draw, *w)]

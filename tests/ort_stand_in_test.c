@@ -105,7 +105,6 @@ static void check_softmax(const char *name, bool is_log, bool flat, int axis, in
         .inputs = { &a, &b }, .input_count = 2, .output_count = 1, .allocate = allocate
     };
     const ort_custom_op *op = stand_in_find("com.microsoft", name, types[t], false);
-    EXPECT(op != NULL);
     ort_status *status = op != NULL ? stand_in_run(op, &info, &c) : NULL;
     EXPECT(status == NULL && c.outputs[0].data != NULL && c.outputs[0].rank == 3);
     if (status == NULL && c.outputs[0].data != NULL) {
@@ -166,6 +165,7 @@ static const node nodes[] = {
     { "LogSoftmaxGrad", "nchw nchw", { { { "axis", 'i', .ints = { 2 } } }, 1 }, 1 },
     { "ConvGrad", "nohw nchw oc33", { { WINDOW(3, 1, 1) }, 3 }, 3 },
     { "ConvGrad", "nohw nchw oc11", { .attribute_count = 0 }, 3 },
+    { "ConvGrad", "nohwh nchwh oc333", { { { "auto_pad", 't', .text = "SAME_UPPER" } }, 1 }, 3 },
     { "MaxPoolGrad", "ncHW ncHW nchw", { { WINDOW(3, 2, 1) }, 3 }, 1 },
     { "AveragePoolGrad", "ncHW nchw", { { WINDOW(3, 2, 1) }, 3 }, 1 },
     { "BatchNormalizationGrad", "nchw nchw c c c", { .attribute_count = 0 }, 3 },

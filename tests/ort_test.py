@@ -338,6 +338,53 @@ def test_small_conv(library, failures, draw):
                 failures.node(library, "ConvGrad", [dy, x, w], names, formula, attributes)
 
 
+def volume_gradient(dy, x, w, group, strides, pads, dilations):
+    wide = np.zeros(x.shape[:2] + tuple(x.shape[2 + d] + pads[d] + pads[3 + d] for d in range(3)))
+    inside = (..., *(slice(pads[d], pads[d] + x.shape[2 + d]) for d in range(3)))
+    wide[inside] = x
+    dwide, dw = np.zeros_like(wide), np.zeros_like(w)
+    each_in, each_out = w.shape[1], w.shape[0] // group
+    for tap in np.ndindex(w.shape[2:]):
+        at = tuple(slice(tap[d] * dilations[d], tap[d] * dilations[d] + strides[d] * (dy.shape[2 + d] - 1) + 1, strides[d])
+                   for d in range(3))
+        for g in range(group):
+            i, o = slice(g * each_in, (g + 1) * each_in), slice(g * each_out, (g + 1) * each_out)
+            dwide[(slice(None), i, *at)] += np.einsum("noxyz,oi->nixyz", dy[:, o], w[(o, slice(None), *tap)])
+            dw[(o, slice(None), *tap)] += np.einsum("noxyz,nixyz->oi", dy[:, o], wide[(slice(None), i, *at)])
+    return dwide[inside], dw, dy.sum((0, 2, 3, 4))
+
+
+def test_volume_conv(library, failures, draw):
+    for x_shape, w_shape, group, strides, pads, dilations in (
+            ((2, 4, 5, 6, 7), (6, 4, 3, 3, 3), 1, (1, 1, 1), (1,) * 6, (1, 1, 1)),
+            ((3, 6, 7, 5, 5), (4, 3, 3, 2, 1), 2, (2, 1, 3), (0, 2, 1, 1, 0, 2), (2, 1, 1)),
+            ((1, 2, 4, 4, 4), (2, 1, 4, 4, 4), 2, (1, 1, 1), (0,) * 6, (1, 1, 1)), ((0, 2, 3, 3, 3), (2, 2, 3, 3, 3), 1, (1, 1, 1), (0,) * 6, (1, 1, 1)),
+            ((1, 1, 1, 1, 2), (1, 1, 1, 1, 2), 1, (1, 1, 1), (3, 0, 4, 0, 2, 5), (1, 1, 2))):  # fmt: skip
+        x, w = draw.uniform(-1, 1, x_shape), draw.uniform(-1, 1, w_shape)
+        sizes = [(x.shape[2 + d] + pads[d] + pads[3 + d] - dilations[d] * (w.shape[2 + d] - 1) - 1) // strides[d] + 1
+                 for d in range(3)]
+        dy = draw.uniform(-1, 1, (x_shape[0], w_shape[0], *sizes))
+        attributes = {"strides": strides, "pads": pads, "dilations": dilations, "group": group, "kernel_shape": w_shape[2:]}
+
+        def formula(dy, x, w, more=(group, strides, pads, dilations)):
+            return volume_gradient(dy, x, w, *more)
+        for names in (["dX", "dW", "dB"], ["dX"], ["", "dW"], ["", "", "dB"]):
+            failures.node(library, "ConvGrad", [dy, x, w], names, formula, attributes)
+    x, w = draw.uniform(-1, 1, (1, 2, 5, 4, 6)), draw.uniform(-1, 1, (3, 2, 2, 3, 4))
+    for policy, strides, pads in (("SAME_UPPER", (2, 1, 1), (0, 1, 1, 1, 1, 2)), ("SAME_LOWER", (1, 1, 2), (1, 1, 1, 0, 1, 1)),
+                                  ("VALID", (1, 1, 1), (0,) * 6)):  # fmt: skip
+        sizes = [(x.shape[2 + d] + pads[d] + pads[3 + d] - w.shape[2 + d]) // strides[d] + 1 for d in range(3)]
+        failures.node(library, "ConvGrad", [draw.uniform(-1, 1, (1, 3, *sizes)), x, w], ["dX", "dW", "dB"],
+                      lambda dy, x, w, s=strides, p=pads: volume_gradient(dy, x, w, 1, s, p, (1, 1, 1)),
+                      {"auto_pad": policy, "strides": strides})
+    dy, x, w = np.ones((1, 3, 3, 3, 3)), np.ones((1, 2, 3, 3, 3)), np.ones((3, 2, 1, 1, 2))
+    for given, attributes, words in (([dy, x, w], {}, "must be f32[1, 3, 3, 3, 2]"), ([dy[..., :2], x, w], {"group": 2}, "do not fit"),
+                                     ([dy[..., :2], x, w], {"kernel_shape": (1, 1, 1)}, "kernel_shape"),
+                                     ([dy[0], x, w], {}, "X has 5 dimensions"), ([dy, x, w], {"strides": (0, 1, 1)}, "ConvGrad"),
+                                     ([dy, x, np.ones((3, 2, 0, 1, 2))], {}, "must be")):  # fmt: skip
+        failures.refused(library, "ConvGrad", given, attributes, words)
+
+
 def test_pointwise_conv(library, failures, draw):
     """Windows of one pixel are products of matrices in the runtime's memory."""
     for x_shape, outputs in (((3, 5, 7, 6), 4), ((2, 9, 17), 33), ((1, 1, 1, 1), 1)):
@@ -684,7 +731,7 @@ def main():
     draw = np.random.default_rng(options.seed)
     test_golden(library, failures)
     test_operators(library, failures, random.Random(options.seed), draw, options.cases)
-    for test in (test_conv, test_small_conv, test_pointwise_conv, test_pools, test_pools_of_any_rank,
+    for test in (test_conv, test_small_conv, test_volume_conv, test_pointwise_conv, test_pools, test_pools_of_any_rank,
                  test_pools_by_value_info, test_norms,
                  test_wired_layer_norm, test_loss_and_others, test_slices, test_alignment, test_large, test_threads):
         test(library, failures, draw)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The gradient of small convolutions, on memory of ONNX Runtime: loops over its definition. For a
- * few thousand products they are sooner done than tensors are copied for the ops. */
+/* Gradients of convolutions, on memory of ONNX Runtime. Small ones: loops over the definition,
+ * which for a few thousand products are sooner done than tensors are copied for the ops. Volumes:
+ * their windows as columns of a matrix, and back. */
 #include "backend/cpu/kernel.h"
 #include "ort/ort_native.h"
 
@@ -69,6 +70,97 @@ static void small_conv(const void *args, int64_t begin, int64_t end)
     }
 }
 
+/* ---- volumes ---- */
+
+/* One tap of a window: for each output its element of the volume. */
+typedef struct volume_tap {
+    int64_t offset[3], first[3], last[3]; /* outputs first to last - 1 are inside */
+} volume_tap;
+
+RG_INLINE volume_tap tap_of(const rg_ort_volume_args *k, int64_t tap)
+{
+    volume_tap t;
+    for (int d = 2; d >= 0; d--) {
+        t.offset[d] = tap % k->window[d] * k->dilation[d] - k->before[d];
+        tap /= k->window[d];
+        range_of(t.offset[d], k->stride[d], k->in[d], k->out[d], &t.first[d], &t.last[d]);
+        t.last[d] = t.last[d] > t.first[d] ? t.last[d] : t.first[d];
+    }
+    return t;
+}
+
+/* Where the row of the volume for output row `row` begins, for output column 0; -1: outside. */
+RG_INLINE bool find_row(const rg_ort_volume_args *k, const volume_tap *t, int64_t row, int64_t *at)
+{
+    const int64_t d = row / k->out[1], h = row % k->out[1];
+    *at = ((d * k->stride[0] + t->offset[0]) * k->in[1] + h * k->stride[1] + t->offset[1]) *
+              k->in[2] +
+          t->offset[2];
+    return d >= t->first[0] && d < t->last[0] && h >= t->first[1] && h < t->last[1];
+}
+
+RG_INLINE void copy_row(const volume_tap *t, const real *from, int64_t step, int64_t width,
+                        real *to)
+{
+    const int64_t first = least(t->first[2], width), last = least(t->last[2], width);
+    clear(to, first);
+    if (step == 1 && last > first)
+        memcpy(to + first, from + first, (size_t)(last - first) * sizeof *to);
+    for (int64_t i = first; step != 1 && i < last; i++)
+        to[i] = from[i * step];
+    clear(to + last, width - last);
+}
+
+static void volume_columns(const void *args, int64_t begin, int64_t end)
+{
+    const rg_ort_volume_args *k = args;
+    const int64_t taps = k->window[0] * k->window[1] * k->window[2];
+    const int64_t rows = k->out[0] * k->out[1], width = k->out[2];
+    for (int64_t i = begin * taps; i < end * taps; i++) {
+        const real *from = (const real *)k->from + i / taps * k->in[0] * k->in[1] * k->in[2];
+        const volume_tap t = tap_of(k, i % taps);
+        for (int64_t row = 0; row < rows; row++) {
+            real *to = (real *)k->to + (i * rows + row) * width;
+            int64_t at;
+            if (find_row(k, &t, row, &at))
+                copy_row(&t, from + at, k->stride[2], width, to);
+            else
+                clear(to, width);
+        }
+    }
+}
+
+static void volume_sums(const void *args, int64_t begin, int64_t end)
+{
+    const rg_ort_volume_args *k = args;
+    const int64_t taps = k->window[0] * k->window[1] * k->window[2], step = k->stride[2];
+    const int64_t rows = k->out[0] * k->out[1], in = k->in[0] * k->in[1] * k->in[2];
+    clear((real *)k->to + begin * in, (end - begin) * in);
+    for (int64_t i = begin * taps; i < end * taps; i++) {
+        const volume_tap t = tap_of(k, i % taps);
+        for (int64_t row = 0; row < rows; row++) {
+            const real *from = (const real *)k->from + (i * rows + row) * k->out[2];
+            int64_t at;
+            if (!find_row(k, &t, row, &at))
+                continue;
+            real *to = (real *)k->to + i / taps * in + at;
+            for (int64_t j = t.first[2]; step == 1 && j < t.last[2]; j++)
+                to[j] += from[j];
+            for (int64_t j = t.first[2]; step != 1 && j < t.last[2]; j++)
+                to[j * step] += from[j];
+        }
+    }
+}
+
+#define IN_REAL(name)        \
+    {                        \
+        {                    \
+            [RG_REAL] = name \
+        }                    \
+    }
+
 RG_CPU_TABLE(ort_conv, RG_ORT_KERNELS) = {
-    [RG_ORT_SMALL_CONV] = { { [RG_REAL] = small_conv } },
+    [RG_ORT_SMALL_CONV] = IN_REAL(small_conv),
+    [RG_ORT_VOLUME_COLUMNS] = IN_REAL(volume_columns),
+    [RG_ORT_VOLUME_SUMS] = IN_REAL(volume_sums),
 };

@@ -62,6 +62,9 @@ typedef struct rg_ort_node {
     bool pointwise;     /* ConvGrad with windows of one pixel */
     bool is_small_conv; /* ConvGrad in two dimensions, explicitly padded */
     rg_ort_conv_args conv;
+    rg_ort_volume_args volume; /* window 0: that of W */
+    int32_t volume_policy;     /* of padding, in the order of auto_pad; -1: no volume */
+    int64_t volume_after[3];
     rg_ort_pool_args pool;
     int64_t after[3];  /* padding */
     int32_t pool_rank; /* of dY */

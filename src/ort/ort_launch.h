@@ -60,6 +60,18 @@ rg_status rg_ort_run_gather(rg_ort_computation *c, bool *done);
 /* ort_pointwise.c */
 rg_status rg_ort_prepare_conv(rg_ort_node *node, const rg_onnx_node *attributes);
 rg_status rg_ort_run_conv(rg_ort_computation *c, bool *done);
+/* The gradient of Y = W X: of dY, X and W, dX and dW, which may be NULL. */
+typedef struct rg_ort_products {
+    const rg_tensor_desc *shapes; /* of dY, X, W */
+    void *data[3], *results[2];
+    bool add; /* to what dW holds */
+} rg_ort_products;
+rg_status rg_ort_multiply(rg_ort_computation *c, const rg_ort_products *products);
+/* The sums of dY over all but its channels, if db is not NULL. */
+rg_status rg_ort_sum_bias(rg_ort_computation *c, void *db, int64_t pixels);
+/* ort_volume.c */
+void rg_ort_prepare_volume(rg_ort_node *node, const rg_onnx_node *attributes, int32_t policy);
+rg_status rg_ort_run_volume(rg_ort_computation *c, bool *done);
 /* ort_small_conv.c */
 void rg_ort_prepare_small_conv(rg_ort_node *node, const rg_onnx_node *attributes, bool is_explicit);
 rg_status rg_ort_run_small_conv(rg_ort_computation *c, bool *done);

@@ -27,6 +27,7 @@ rg_status rg_ort_prepare_conv(rg_ort_node *node, const rg_onnx_node *attributes)
     int32_t policy;
     RG_TRY(rg_onnx_word(attributes, "auto_pad", policies, &policy));
     rg_ort_prepare_small_conv(node, attributes, policy == 0);
+    rg_ort_prepare_volume(node, attributes, policy);
     node->pointwise = policy == 0 && all_are(attributes, "kernel_shape", 1) &&
                       all_are(attributes, "strides", 1) && all_are(attributes, "dilations", 1) &&
                       all_are(attributes, "pads", 0) && rg_onnx_int(attributes, "group") == 1;
@@ -45,7 +46,7 @@ static bool fits(const rg_ort_computation *c)
     return fits;
 }
 
-static rg_status sum_bias(rg_ort_computation *c, void *db, int64_t pixels)
+rg_status rg_ort_sum_bias(rg_ort_computation *c, void *db, int64_t pixels)
 {
     const rg_ort_batch_norm_args k = { .dy = c->data[0],
                                        .dbias = db,
@@ -61,31 +62,31 @@ static rg_status sum_bias(rg_ort_computation *c, void *db, int64_t pixels)
 }
 
 static rg_status record(rg_ort_computation *c, rg_commands *commands, rg_tensor *const in[3],
-                        rg_tensor *const out[2])
+                        rg_tensor *const out[2], bool add)
 {
     const rg_matmul_desc desc = rg_matmul_desc_default();
     rg_kernel *kernel;
     rg_tensor *const x[] = { in[2], in[1] }, *dx[] = { out[1], out[0] };
     RG_TRY(rg_matmul_create(c->k->device, &desc, &kernel));
-    const rg_status status = rg_kernel_gradient(kernel, commands, in, x, NULL, NULL, dx, 0);
+    const rg_status status = rg_kernel_gradient(kernel, commands, in, x, NULL, NULL, dx, add);
     rg_kernel_destroy(kernel);
     return status;
 }
 
-static rg_status multiply(rg_ort_computation *c, const rg_tensor_desc shapes[3],
-                          void *const results[2])
+rg_status rg_ort_multiply(rg_ort_computation *c, const rg_ort_products *p)
 {
     rg_commands *commands = NULL;
     rg_tensor *in[3] = { NULL }, *out[2] = { NULL };
     rg_status status = rg_commands_create(c->k->queue, &commands);
     for (int32_t i = 0; i < 3 && status == RG_OK; i++)
-        status = rg_tensor_wrap(c->k->device, &shapes[i], c->data[i], NULL, NULL, &in[i]);
+        status = rg_tensor_wrap(c->k->device, &p->shapes[i], p->data[i], NULL, NULL, &in[i]);
     for (int32_t i = 0; i < 2 && status == RG_OK; i++) {
-        if (results[i] != NULL)
-            status = rg_tensor_wrap(c->k->device, &shapes[i + 1], results[i], NULL, NULL, &out[i]);
+        if (p->results[i] != NULL)
+            status =
+                rg_tensor_wrap(c->k->device, &p->shapes[i + 1], p->results[i], NULL, NULL, &out[i]);
     }
     if (status == RG_OK)
-        status = record(c, commands, in, out);
+        status = record(c, commands, in, out, p->add);
     if (status == RG_OK)
         status = rg_commands_commit(commands);
     if (status == RG_OK)
@@ -101,8 +102,10 @@ static rg_status multiply(rg_ort_computation *c, const rg_tensor_desc shapes[3],
 rg_status rg_ort_run_conv(rg_ort_computation *c, bool *done)
 {
     RG_TRY(rg_ort_run_small_conv(c, done));
-    if (*done || !fits(c))
+    if (*done)
         return RG_OK;
+    if (!fits(c))
+        return rg_ort_run_volume(c, done);
     const rg_tensor_desc *x = &c->shapes[1], *w = &c->shapes[2];
     const int64_t pixels = rg_ort_product(x, 2, x->rank), images = x->dims[0];
     const rg_tensor_desc shapes[] = {
@@ -110,12 +113,13 @@ rg_status rg_ort_run_conv(rg_ort_computation *c, bool *done)
         rg_tensor_desc_dense(x->dtype, 3, (int64_t[]){ images, w->dims[1], pixels }),
         rg_tensor_desc_dense(x->dtype, 2, w->dims), rg_tensor_desc_dense(x->dtype, 1, w->dims)
     };
-    void *results[2], *db;
-    RG_TRY(rg_ort_output(c, 0, x, &results[0]));
-    RG_TRY(rg_ort_output(c, 1, w, &results[1]));
+    rg_ort_products p = { .shapes = shapes, .data = { c->data[0], c->data[1], c->data[2] } };
+    void *db;
+    RG_TRY(rg_ort_output(c, 0, x, &p.results[0]));
+    RG_TRY(rg_ort_output(c, 1, w, &p.results[1]));
     RG_TRY(rg_ort_output(c, 2, &shapes[3], &db));
     *done = true;
-    if (results[0] != NULL || results[1] != NULL)
-        RG_TRY(multiply(c, shapes, results));
-    return sum_bias(c, db, pixels);
+    if (p.results[0] != NULL || p.results[1] != NULL)
+        RG_TRY(rg_ort_multiply(c, &p));
+    return rg_ort_sum_bias(c, db, pixels);
 }
