@@ -114,8 +114,15 @@ static rg_status run_pool(rg_ort_computation *c, int32_t x, int32_t kernel, bool
     char left[RG_SHAPE_TEXT], right[RG_SHAPE_TEXT];
     const rg_tensor_desc *dy = &c->shapes[0];
     const bool ours = dy->rank == 5 || dy->dtype == RG_F32 || dy->dtype == RG_F64;
-    if (!ours || !pool_shape(c, x, &dx))
+    if (!ours)
         return RG_OK;
+    if (!pool_shape(c, x, &dx)) {
+        RG_CHECK(dy->rank != 5, RG_UNSUPPORTED,
+                 "%s: of volumes, the shape of dX must be given, kernel_shape has three numbers, "
+                 "and auto_pad, ceil_mode, dilations and storage_order are not supported",
+                 c->k->registered->entry->name);
+        return RG_OK;
+    }
     bool fits = pool_fits(c->k, dy, &dx, &k);
     RG_CHECK(fits || dy->rank < 5, RG_INVALID_ARGUMENT,
              "%s: dY is %s, which the windows over a dX of %s do not give",

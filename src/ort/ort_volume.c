@@ -186,8 +186,11 @@ rg_status rg_ort_run_volume(rg_ort_computation *c, bool *done)
     const rg_tensor_desc bias = rg_tensor_desc_dense(x->dtype, 1, w->dims);
     work s = { .dtype = x->dtype == RG_F64 ? RG_F64 : RG_F32 };
     void *places[2], *db;
-    if (x->rank != 5 || c->k->volume_policy < 0)
+    if (x->rank != 5)
         return RG_OK;
+    RG_CHECK(c->k->volume_policy >= 0, RG_INVALID_ARGUMENT,
+             "ConvGrad: of volumes, kernel_shape, strides and dilations must be three numbers of 1 "
+             "or more, and pads six of 0 or more");
     RG_TRY(check_volume(c, &s.v));
     RG_TRY(rg_ort_output(c, 0, x, &places[0]));
     RG_TRY(rg_ort_output(c, 1, w, &places[1]));
