@@ -74,21 +74,12 @@ rg_dtype rg_ort_dtype(ort_type type)
                                   : RG_F32;
 }
 
-static rg_status dtype_of(ort_type type, rg_dtype *dtype)
+rg_dtype rg_ort_dtype_of_any(ort_type type)
 {
-    static const struct {
-        ort_type type;
-        rg_dtype dtype;
-    } types[] = { { ORT_FLOAT, RG_F32 },     { ORT_DOUBLE, RG_F64 }, { ORT_FLOAT16, RG_F16 },
-                  { ORT_BFLOAT16, RG_BF16 }, { ORT_INT64, RG_I64 },  { ORT_INT32, RG_I32 },
-                  { ORT_BOOL, RG_U8 } };
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-        if (types[i].type == type) {
-            *dtype = types[i].dtype;
-            return RG_OK;
-        }
-    }
-    return rg_fail(RG_UNSUPPORTED, "tensors of ONNX's type %d are not supported", (int)type);
+    return type == ORT_INT64   ? RG_I64
+           : type == ORT_INT32 ? RG_I32
+           : type == ORT_BOOL  ? RG_U8
+                               : rg_ort_dtype(type);
 }
 
 /* The pointer to memory of an empty tensor may be anything. */
@@ -117,19 +108,32 @@ static rg_status check_input(const rg_ort_computation *c, size_t i, ort_type typ
     return RG_OK;
 }
 
+/* As rg_tensor_desc_dense, in place: what it returns would be copied while it is still written. */
+static void describe(rg_tensor_desc *desc, rg_dtype dtype, size_t rank, const int64_t dims[])
+{
+    int64_t stride = 1;
+    memset(desc, 0, sizeof *desc);
+    desc->dtype = dtype;
+    desc->rank = (int32_t)rank;
+    for (size_t d = rank; d-- > 0;) {
+        desc->dims[d] = dims[d];
+        desc->strides[d] = stride;
+        if (__builtin_mul_overflow(stride, dims[d] > 0 ? dims[d] : 1, &stride))
+            stride = INT64_MAX;
+    }
+}
+
 static rg_status read_shape(rg_ort_computation *c, size_t i, ort_shape *shape, rg_tensor_desc *desc)
 {
     const ort_api *api = c->k->api;
     ort_type type;
     size_t rank;
     int64_t dims[RG_MAX_RANK];
-    rg_dtype dtype = RG_F32;
     ORT_TRY(c, ort_shape_type(api, shape, &type));
     ORT_TRY(c, ort_shape_rank(api, shape, &rank));
     RG_TRY(check_input(c, i, type, rank));
     ORT_TRY(c, ort_shape_dims(api, shape, dims, rank));
-    RG_TRY(dtype_of(type, &dtype));
-    *desc = rg_tensor_desc_dense(dtype, (int32_t)rank, dims);
+    describe(desc, c->k->registered->input_dtypes[i], rank, dims);
     return RG_OK;
 }
 
@@ -140,11 +144,9 @@ static rg_status borrow_shape(rg_ort_computation *c, size_t i, const ort_value *
     ort_type type;
     size_t rank;
     const int64_t *dims;
-    rg_dtype dtype = RG_F32;
     ORT_TRY(c, ort_borrowed_shape(c->k->api, value, &type, &dims, &rank));
     RG_TRY(check_input(c, i, type, rank));
-    RG_TRY(dtype_of(type, &dtype));
-    *desc = rg_tensor_desc_dense(dtype, (int32_t)rank, dims);
+    describe(desc, c->k->registered->input_dtypes[i], rank, dims);
     return RG_OK;
 }
 
@@ -476,7 +478,10 @@ static rg_status compute(rg_ort_computation *c)
 
 ort_status *rg_ort_compute(void *kernel, ort_context *context)
 {
-    rg_ort_computation c = { .k = kernel, .context = context };
+    rg_ort_computation c;
+    memset(&c, 0, offsetof(rg_ort_computation, shapes));
+    c.k = kernel;
+    c.context = context;
     const ort_api *const outer_api = current_api;
     const ort_context *const outer_context = current_context;
     current_api = c.k->api;

@@ -23,6 +23,7 @@ typedef struct ort_entry {
     int32_t input_count, output_count;
     rg_onnx_tensor inputs[RG_ONNX_TENSORS], outputs[RG_ONNX_TENSORS];
     ort_type input_types[RG_ONNX_TENSORS], output_types[RG_ONNX_TENSORS];
+    rg_dtype input_dtypes[RG_ONNX_TENSORS];
 } ort_entry;
 
 enum { RG_ORT_ATTRIBUTES = 16, RG_ORT_TEXT = 64 };
@@ -89,13 +90,13 @@ typedef struct rg_ort_computation {
     rg_ort_node *k;
     ort_context *context;
     uint32_t given; /* bit i: input i is there */
-    rg_tensor_desc shapes[RG_ONNX_TENSORS];
     void *data[RG_ONNX_TENSORS];
     rg_tensor *inputs[RG_ONNX_TENSORS], *outputs[RG_ONNX_TENSORS];
-    bool stands;        /* inputs and outputs are stand-ins */
-    bool wrapped;       /* there may be some of them, to be destroyed */
-    void *widened;      /* inputs that were converted, freed at the end */
-    ort_status *status; /* of the runtime, where it refused something */
+    bool stands;                            /* inputs and outputs are stand-ins */
+    bool wrapped;                           /* there may be some of them, to be destroyed */
+    void *widened;                          /* inputs that were converted, freed at the end */
+    ort_status *status;                     /* of the runtime, where it refused something */
+    rg_tensor_desc shapes[RG_ONNX_TENSORS]; /* last: not cleared; rank -1: absent */
 } rg_ort_computation;
 
 #define ORT_TRY(c, call)                                                   \
@@ -126,6 +127,9 @@ void rg_ort_destroy_kernel(void *kernel);
 
 /* The runtime's status for a failure of ours, with its sentence. */
 ort_status *rg_ort_fail(const ort_api *api, rg_status status);
+
+/* The dtype of elements of one of ONNX's types that operators have. */
+rg_dtype rg_ort_dtype_of_any(ort_type type);
 
 /* Whether a runtime that the library was registered with lends the shapes of tensors. */
 bool rg_ort_borrows(const ort_api *api);

@@ -240,6 +240,8 @@ static void add_entry(const rg_onnx_operator *found, int number, ort_type type, 
     e->output_count = rg_onnx_tensors(found, defaults, found->outputs, e->outputs);
     for (int32_t i = 0; i < e->input_count; i++)
         e->input_types[i] = type_of(e, &e->inputs[i]);
+    for (int32_t i = 0; i < e->input_count; i++)
+        e->input_dtypes[i] = rg_ort_dtype_of_any(e->input_types[i]);
     for (int32_t i = 0; i < e->output_count; i++)
         e->output_types[i] = type_of(e, &e->outputs[i]);
 }
