@@ -135,12 +135,15 @@ static void wake_threads(rg_thread_pool *pool)
 
 /* ---- threads of the caller ---- */
 
-/* A job that the caller's threads share. Each task takes tiles until none is left. */
+/* A job that the caller's threads share. Each task takes the tiles of a share, the same ones from
+ * call to call, then what others have left. */
+enum { MOST_SHARES = 64 };
 typedef struct caller_job {
     rg_cpu_function function;
     const void *args;
     int64_t units, grain;
-    _Atomic int64_t next; /* tile */
+    int32_t share_count;
+    share shares[MOST_SHARES];
 } caller_job;
 
 static void caller_task(void *data, int32_t index)
@@ -149,22 +152,36 @@ static void caller_task(void *data, int32_t index)
     const uint64_t old = rg_arithmetic_plain();
     const int32_t outer = thread_index;
     thread_index = index;
-    for (;;) {
-        const int64_t tile = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed);
-        const int64_t begin = tile * job->grain, rest = job->units - begin;
-        if (rest <= 0)
-            break;
-        job->function(job->args, begin, begin + (rest < job->grain ? rest : job->grain));
+    for (int32_t k = 0; k < job->share_count; k++) {
+        share *from = &job->shares[(index + k) % job->share_count];
+        for (;;) {
+            const int64_t tile = atomic_fetch_add_explicit(&from->next, 1, memory_order_relaxed);
+            if (tile >= from->end)
+                break;
+            const int64_t begin = tile * job->grain, rest = job->units - begin;
+            job->function(job->args, begin, begin + (rest < job->grain ? rest : job->grain));
+        }
     }
     rg_thread_pool_fence();
     thread_index = outer;
     rg_arithmetic_restore(old);
 }
 
-static void run_on_callers(const rg_thread_pool *pool, caller_job job)
+static void run_on_callers(const rg_thread_pool *pool, rg_cpu_function function, const void *args,
+                           int64_t units, int64_t grain)
 {
-    const int64_t tiles = (job.units + job.grain - 1) / job.grain;
+    const int64_t tiles = (units + grain - 1) / grain;
     const int32_t tasks = tiles < pool->threads ? (int32_t)tiles : pool->threads;
+    caller_job job;
+    job.function = function;
+    job.args = args;
+    job.units = units;
+    job.grain = grain;
+    job.share_count = tasks < MOST_SHARES ? tasks : MOST_SHARES;
+    for (int32_t i = 0; i < job.share_count; i++) {
+        atomic_init(&job.shares[i].next, tiles * i / job.share_count);
+        job.shares[i].end = tiles * (i + 1) / job.share_count;
+    }
     pool->parallel.run(pool->parallel.context, tasks, caller_task, &job);
 }
 
@@ -172,7 +189,7 @@ void rg_thread_pool_run(rg_thread_pool *pool, rg_cpu_function function, const vo
                         int64_t units, int64_t grain)
 {
     if (pool->parallel.run != NULL && pool->threads > 1 && units > grain) {
-        run_on_callers(pool, (caller_job){ function, args, units, grain, 0 });
+        run_on_callers(pool, function, args, units, grain);
         return;
     }
     const bool shared =
