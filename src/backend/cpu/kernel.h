@@ -237,12 +237,19 @@ RG_OUTLINE int64_t sweep_staged(rg_sweep_pairs *pairs, const void *k, const swee
 /* The elements that come before an aligned address: of `out` for streaming stores; otherwise of `a`
  * in long rows, because every load that crosses two lines of the cache costs, and b is often as far
  * from alignment as a. */
-RG_INLINE int sweep_to_alignment(const sweep_row *r, int64_t count, rg_dtype T)
+RG_INLINE int64_t sweep_to_alignment(const sweep_row *r, int64_t count, rg_dtype T)
 {
     enum { LONG = 4096 };
-    if (!r->dense)
+    if (!r->dense || (!r->stream && count < LONG))
         return 0;
-    return r->stream ? vhead(r->out, T) : count >= LONG ? vhead(r->a, T) : 0;
+    return least(r->stream ? vhead(r->out, T) : vhead(r->a, T), count);
+}
+
+RG_INLINE void sweep_advance(sweep_row *r, int64_t n, int element)
+{
+    r->a += n * r->step[0] * element;
+    r->b += n * r->step[1] * element;
+    r->out += n * r->step[2] * element;
 }
 
 RG_OUTLINE void sweep_along(rg_sweep_pairs *pairs, const void *k, sweep_row r, int64_t count,
@@ -251,21 +258,20 @@ RG_OUTLINE void sweep_along(rg_sweep_pairs *pairs, const void *k, sweep_row r, i
     enum { PAIR = 2 * VLEN };
     const int element = vbytes(T) / VLEN;
     for (int64_t n; count > 0; count -= n) {
-        const int head = sweep_to_alignment(&r, count, T);
+        const int64_t head = sweep_to_alignment(&r, count, T);
         n = r.dense ? count / PAIR * PAIR : 0;
         if (head != 0)
-            n = sweep_staged(pairs, k, &r, least(head, count), T);
+            n = sweep_staged(pairs, k, &r, head, T);
         else if (n == 0)
             n = sweep_staged(pairs, k, &r, count, T);
         else
             pairs(k, &(sweep_data){ r.a, r.b, r.out, r.add, r.stream }, n, T);
-        r.a += n * r.step[0] * element;
-        r.b += n * r.step[1] * element;
-        r.out += n * r.step[2] * element;
+        sweep_advance(&r, n, element);
     }
 }
 
-/* A kernel over a whole rg_sweep of `tensors`: a and out, or all three. */
+/* A kernel over a whole rg_sweep of `tensors`: a and out, or all three. Pieces of a row begin at
+ * aligned elements: what comes before them is the end of the piece before. */
 RG_OUTLINE void sweep_units(rg_sweep_pairs *pairs, const void *k, const rg_sweep *s, int tensors,
                             const sweep_data *d, int64_t begin, int64_t end, rg_dtype T)
 {
@@ -273,14 +279,20 @@ RG_OUTLINE void sweep_units(rg_sweep_pairs *pairs, const void *k, const rg_sweep
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t offset[RG_WALK_TENSORS];
         const int64_t count = rg_sweep_piece(s, tensors, unit, offset);
-        const sweep_row r = { at(d->a, offset[0], T),
-                              at(second > 0 ? d->b : d->a, offset[second], T),
-                              at_out(d->out, offset[last], T),
-                              { s->step[0], s->step[second], s->step[last] },
-                              s->dense,
-                              d->add,
-                              d->stream };
-        sweep_along(pairs, k, r, count, T);
+        const int64_t first = unit % s->pieces * s->piece, rest = s->length - first;
+        sweep_row r = { at(d->a, offset[0], T),
+                        at(second > 0 ? d->b : d->a, offset[second], T),
+                        at_out(d->out, offset[last], T),
+                        { s->step[0], s->step[second], s->step[last] },
+                        s->dense,
+                        d->add,
+                        d->stream };
+        sweep_row next = r;
+        sweep_advance(&next, count, vbytes(T) / VLEN);
+        const int64_t more = sweep_to_alignment(&next, rest - count, T);
+        const int64_t done = first > 0 ? sweep_to_alignment(&r, rest, T) : 0;
+        sweep_advance(&r, done, vbytes(T) / VLEN);
+        sweep_along(pairs, k, r, count + more - done, T);
     }
 }
 
