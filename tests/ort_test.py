@@ -385,6 +385,30 @@ def test_volume_conv(library, failures, draw):
         failures.refused(library, "ConvGrad", given, attributes, words)
 
 
+def test_many_weights(library, failures, draw):
+    """Images with fewer columns than weights are volumes of depth 1, all of them at once or some."""
+    for x_shape, w_shape, group, strides, pads, dilations in (
+            ((2, 16, 4, 4), (64, 16, 3, 3), 1, (1, 1), (1, 1, 1, 1), (1, 1)), ((3, 8, 3, 5), (128, 4, 2, 3), 2, (1, 2), (1, 0, 0, 2), (1, 1)),
+            ((1, 12, 6, 5), (96, 12, 3, 2), 1, (2, 1), (2, 1, 2, 1), (2, 2))):  # fmt: skip
+        x, w = draw.uniform(-1, 1, x_shape), draw.uniform(-1, 1, w_shape)
+        sizes = [(x.shape[2 + d] + pads[d] + pads[2 + d] - dilations[d] * (w.shape[2 + d] - 1) - 1) // strides[d] + 1
+                 for d in range(2)]
+        dy = draw.uniform(-1, 1, (x_shape[0], w_shape[0], *sizes))
+
+        def formula(dy, x, w, more=(group, strides, pads, dilations)):
+            return conv_gradient(dy, x, w, *more)
+        for names in (["dX", "dW", "dB"], ["dX"], ["", "dW"]):
+            failures.node(library, "ConvGrad", [dy, x, w], names, formula,
+                          {"strides": strides, "pads": pads, "dilations": dilations, "group": group})
+        failures.refused(library, "ConvGrad", [dy[..., :-1], x, w], {"strides": strides, "pads": pads, "group": group}, "ConvGrad")
+    x, w = draw.uniform(-1, 1, (9, 24, 20, 20, 20)), draw.uniform(-1, 1, (2, 24, 3, 1, 1))  # four at once
+    dy = draw.uniform(-1, 1, (9, 2, 18, 20, 20))
+    got = run_node(library, "ConvGrad", [dy, x, w], ["dX", "dW", "dB"], {}, "f32")
+    want = volume_gradient(*(as_stored(a, "f32") for a in (dy, x, w)), 1, (1, 1, 1), (0,) * 6, (1, 1, 1))
+    for name, g, t in zip(("dX", "dW", "dB"), got, want):
+        failures.compare(f"{name} of nine volumes", g, t, "f32")
+
+
 def test_pointwise_conv(library, failures, draw):
     """Windows of one pixel are products of matrices in the runtime's memory."""
     for x_shape, outputs in (((3, 5, 7, 6), 4), ((2, 9, 17), 33), ((1, 1, 1, 1), 1)):
@@ -732,7 +756,7 @@ def main():
     draw = np.random.default_rng(options.seed)
     test_golden(library, failures)
     test_operators(library, failures, random.Random(options.seed), draw, options.cases)
-    for test in (test_conv, test_small_conv, test_volume_conv, test_pointwise_conv, test_pools, test_pools_of_any_rank,
+    for test in (test_conv, test_small_conv, test_volume_conv, test_many_weights, test_pointwise_conv, test_pools, test_pools_of_any_rank,
                  test_pools_by_value_info, test_norms,
                  test_wired_layer_norm, test_loss_and_others, test_slices, test_alignment, test_large, test_threads):
         test(library, failures, draw)

@@ -99,16 +99,36 @@ RG_INLINE bool find_row(const rg_ort_volume_args *k, const volume_tap *t, int64_
     return d >= t->first[0] && d < t->last[0] && h >= t->first[1] && h < t->last[1];
 }
 
+/* Rows are short: whole calls of memset and memcpy would take longer than their elements. */
+RG_INLINE void clear_row(real *to, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += VLEN)
+        vstore_partial(to, i, vlanes_left(count - i), RG_REAL, vset(0));
+}
+
 RG_INLINE void copy_row(const volume_tap *t, const real *from, int64_t step, int64_t width,
                         real *to)
 {
     const int64_t first = least(t->first[2], width), last = least(t->last[2], width);
-    clear(to, first);
-    if (step == 1 && last > first)
-        memcpy(to + first, from + first, (size_t)(last - first) * sizeof *to);
+    if (last - first < width)
+        clear_row(to, width);
+    for (int64_t i = first; step == 1 && i < last; i += VLEN)
+        vstore_partial(to, i, vlanes_left(last - i), RG_REAL,
+                       vload_partial(from, i, vlanes_left(last - i), RG_REAL));
     for (int64_t i = first; step != 1 && i < last; i++)
         to[i] = from[i * step];
-    clear(to + last, width - last);
+}
+
+RG_INLINE void sum_row(const volume_tap *t, const real *from, int64_t step, real *to)
+{
+    const int64_t last = t->last[2];
+    for (int64_t i = t->first[2]; step == 1 && i < last; i += VLEN) {
+        const int n = vlanes_left(last - i);
+        vstore_partial(to, i, n, RG_REAL,
+                       vload_partial(to, i, n, RG_REAL) + vload_partial(from, i, n, RG_REAL));
+    }
+    for (int64_t i = t->first[2]; step != 1 && i < last; i++)
+        to[i * step] += from[i];
 }
 
 static void volume_columns(const void *args, int64_t begin, int64_t end)
@@ -120,12 +140,12 @@ static void volume_columns(const void *args, int64_t begin, int64_t end)
         const real *from = (const real *)k->from + i / taps * k->in[0] * k->in[1] * k->in[2];
         const volume_tap t = tap_of(k, i % taps);
         for (int64_t row = 0; row < rows; row++) {
-            real *to = (real *)k->to + (i * rows + row) * width;
+            real *to = (real *)k->to + i * k->pitch + row * width;
             int64_t at;
             if (find_row(k, &t, row, &at))
                 copy_row(&t, from + at, k->stride[2], width, to);
             else
-                clear(to, width);
+                clear_row(to, width);
         }
     }
 }
@@ -139,15 +159,11 @@ static void volume_sums(const void *args, int64_t begin, int64_t end)
     for (int64_t i = begin * taps; i < end * taps; i++) {
         const volume_tap t = tap_of(k, i % taps);
         for (int64_t row = 0; row < rows; row++) {
-            const real *from = (const real *)k->from + (i * rows + row) * k->out[2];
+            const real *from = (const real *)k->from + i * k->pitch + row * k->out[2];
             int64_t at;
             if (!find_row(k, &t, row, &at))
                 continue;
-            real *to = (real *)k->to + i / taps * in + at;
-            for (int64_t j = t.first[2]; step == 1 && j < t.last[2]; j++)
-                to[j] += from[j];
-            for (int64_t j = t.first[2]; step != 1 && j < t.last[2]; j++)
-                to[j * step] += from[j];
+            sum_row(&t, from, step, (real *)k->to + i / taps * in + at);
         }
     }
 }

@@ -66,6 +66,7 @@ typedef struct rg_ort_node {
     rg_ort_volume_args volume; /* window 0: that of W */
     int32_t volume_policy;     /* of padding, in the order of auto_pad; -1: no volume */
     int64_t volume_after[3];
+    int32_t volume_axes; /* of the attributes; 0: any */
     rg_ort_pool_args pool;
     int64_t after[3];  /* padding */
     int32_t pool_rank; /* of dY */

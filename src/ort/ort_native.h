@@ -111,13 +111,14 @@ typedef struct rg_ort_conv_args {
     int64_t in[2], out[2], window[2], stride[2], dilation[2], before[2];
 } rg_ort_conv_args;
 
-/* A volume (channels, in) and its windows as the columns of a matrix (channels, window, out), zeros
- * where they are outside: from the first to the second, or the sums of the second into the first. A
- * unit is a channel. */
+/* A volume (channels, in) and its windows as the columns of a matrix (channels, window, out), whose
+ * rows are `pitch` elements apart, zeros where they are outside: from the first to the second, or
+ * the sums of the second into the first. A unit is a channel. */
 typedef struct rg_ort_volume_args {
     const void *from;
     void *to;
     int64_t in[3], out[3], window[3], stride[3], dilation[3], before[3];
+    int64_t pitch;
 } rg_ort_volume_args;
 
 /* Optimizers, and sums in place, over elements. A unit is RG_ORT_BLOCK elements. */
