@@ -178,7 +178,8 @@ void rg_check_values(rg_checker *checker, const rg_values *values, bool expanded
             if (a != RG_UNITS || units)
                 check_layout(&t, (rg_arrangement)a, bits);
         }
-        if (all_layouts && values->c->flags & RG_CASE_NCHW)
+        if (values->c->flags &
+            RG_CASE_NCHW) /* whatever its size: large images are copied in parts */
             check_layout(&t, RG_NCHW, bits);
     }
     rg_kernel_destroy(t.kernel);

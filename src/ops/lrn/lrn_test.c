@@ -38,6 +38,7 @@ static const rg_case cases[] = {
     { "alex-27-half-nchw", "window=5 alpha=1e-4 beta=0.5 delta=1", "32,27,27,256",
       RG_CASE_BENCH | RG_CASE_NCHW },
     { "alex-nchw", ALEX, "2,7,9,21", RG_CASE_NCHW },
+    { "alex-nchw-images", ALEX, "3,40,44,65", RG_CASE_NCHW },
 
     /* timed on a GPU */
     { "alex-55-256", ALEX, "256,55,55,96", RG_CASE_BENCH_GPU },

@@ -47,6 +47,7 @@ static const rg_case cases[] = {
     { "bilinear-half-16x56", B H, "16,56,56,64", RG_CASE_BENCH },
     { "bilinear-16x56-nchw", B, "16,56,56,64", RG_CASE_BENCH | RG_CASE_NCHW },
     { "bilinear-nchw", B, "2,5,7,19", RG_CASE_NCHW },
+    { "bilinear-nchw-images", B, "3,32,36,33", RG_CASE_NCHW },
 
     /* timed on a GPU */
     { "nearest-64x56", "kind=nearest", "64,56,56,64", RG_CASE_BENCH_GPU },
