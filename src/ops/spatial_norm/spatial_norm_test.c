@@ -102,6 +102,8 @@ static const rg_case cases[] = {
     /* values */
     { "special", "window=3,4 beta=0.75", "2,13,11,3", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
+    { "special-half", "window=3,4 beta=0.5", "2,13,11,3", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
     { "special-wide", "window=9,10 beta=0.75", "1,13,11,3", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
     { "special-dy", "window=3,4 beta=0.75", "2,13,11,3", RG_CASE_SPECIAL,

@@ -32,14 +32,15 @@ RG_OUTLINE vreal power_by_log(vreal t, vreal exponent, const int how)
  * 1 / t grows where the terms of a gradient cancel. */
 RG_INLINE vreal power_of_roots(vreal t, const int32_t quarters, const int how, vreal *inverse)
 {
-    const bool brief = (how & POWER_BRIEF) != 0;
+    const bool brief = (how & POWER_BRIEF) != 0, refines = brief && how & POWER_CANCELS;
     const vreal r = vrsqrt(t, brief);
     vreal power = quarters == 2 ? r : r * (r * vrsqrt(r, brief));
     *inverse = r * r;
-    if (brief && how & POWER_CANCELS) /* a step of Newton's method */
+    if (refines) /* a step of Newton's method, which makes NaN of an infinite t */
         *inverse *= vfma(-t, *inverse, vset(2));
-    if (vany_nan(power)) {
-        const vint lost = power != power;
+    const vreal tested = refines ? power + *inverse : power;
+    if (vany_nan(tested)) {
+        const vint lost = tested != tested;
         const vreal root = vsqrt(t);
         power = vselect(lost, 1 / (quarters == 2 ? root : root * vsqrt(root)), power);
         *inverse = vselect(lost, 1 / t, *inverse);
