@@ -195,9 +195,11 @@ static const rg_case cases[] = {
     { "sum-4k-1x1", "", "2,32,64,16 16,1,1,16 16", RG_CASE_WIDE, TWO, EQUAL },
     { "sum-4k-depthwise", "groups=0" P1, "1,64,64,2 2,3,3,1 2", RG_CASE_WIDE, TWO, EQUAL },
     { "sum-4k-grouped", "groups=2" P1, "1,64,64,4 4,3,3,2 4", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-4k-lanes", "groups=8" P1, "1,64,64,16 16,3,3,2 16", RG_CASE_WIDE, TWO, EQUAL },
     { "sum-40k-1x1", "", "5,128,64,16 16,1,1,16 16", RG_CASE_WIDE, TWO, EQUAL },
     { "sum-64k-images", "", "65536,1,1,16 16,1,1,16 16", RG_CASE_WIDE, TWO, EQUAL },
     { "sum-20k-images-few", "groups=2", "20000,2,1,32 32,2,1,16 32", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-64k-images-lanes", "groups=8" P1, "65536,1,1,16 16,3,3,2 16", RG_CASE_WIDE, TWO, EQUAL },
     { "sum-40k-pairs", "", "40,32,32,8 9,1,1,8 9", RG_CASE_WIDE, TWO, ABOVE },
     { "sum-512k-3x3", "groups=1" P1, "1,512,1024,1 1,3,3,1 1", RG_CASE_WIDE, TWO, EQUAL },
     { "sum-512k-3x3-above", "groups=1" P1, "1,512,1024,1 1,3,3,1 1", RG_CASE_WIDE, TWO, ABOVE },
@@ -210,6 +212,10 @@ static const rg_case cases[] = {
     { "sum-512k-depthwise-row", "groups=0", "1,1,524288,2 2,1,2,1 2", RG_CASE_WIDE, TWO, EQUAL },
     { "sum-512k-grouped", "groups=2", "1,512,1024,4 4,1,1,2 4", RG_CASE_WIDE, TWO, EQUAL },
     { "sum-32k-grouped-row", "groups=2", "1,1,32768,4 4,1,1,2 4", RG_CASE_WIDE, TWO, EQUAL },
+    { "sum-512k-lanes", "groups=8" P1, "1,512,1024,16 16,3,3,2 16", RG_CASE_WIDE | RG_CASE_LONG,
+      TWO, EQUAL },
+    { "sum-512k-lanes-above", "groups=8" P1, "1,512,1024,16 16,3,3,2 16",
+      RG_CASE_WIDE | RG_CASE_LONG, TWO, ABOVE },
     { "sum-512k-multiplier", "groups=0", "1,512,1024,2 18,1,1,1 18", RG_CASE_WIDE | RG_CASE_LONG,
       TWO, EQUAL },
     { "sum-512k-f64", LEAN, "2,512,512,1 1,1,1,1", 0, 1u << RG_F64, EQUAL },
@@ -333,6 +339,38 @@ static double operations(const void *desc, const rg_tensor_desc x[])
 
 /* ---- random trials ---- */
 
+static void resize_x(rg_draw *d, int32_t axis, int64_t size)
+{
+    d->x[0].dims[axis] = size;
+    d->x[0] = rg_tensor_desc_dense(d->dtype, d->x[0].rank, d->x[0].dims);
+}
+
+/* Groups of as many channels in as out, which fill vectors together, and windows of 3 or 5 columns
+ * without steps; returns how many groups. */
+static int64_t draw_even_groups(rg_draw *d, rg_conv_desc *desc, int32_t window[2])
+{
+    enum { BLOCK = 16 }; /* channels that one vector may have */
+    const int64_t each = INT64_C(1) << rg_draw_between(d, 1, 4);
+    const int64_t groups = BLOCK / each * rg_draw_between(d, 1, 4);
+    resize_x(d, d->x[0].rank - 1, groups * each);
+    window[0] = (int32_t)rg_draw_between(d, 1, 5);
+    window[1] = rg_draw_chance(d, 0.5) ? 3 : 5;
+    for (int a = 0; a < 2; a++)
+        desc->stride[a] = desc->dilation[a] = 1;
+    return groups;
+}
+
+/* Adjacent windows that cover every column once. */
+static void draw_patches(rg_draw *d, rg_conv_desc *desc, int32_t window[2])
+{
+    const bool large = rg_draw_chance(d, 0.5); /* windows of too many taps for panels */
+    window[0] = (int32_t)rg_draw_between(d, large ? 8 : 1, 16);
+    window[1] = desc->stride[1] = (int32_t)rg_draw_between(d, large ? 8 : 2, 16);
+    desc->stride[0] = rg_draw_chance(d, 0.7) ? window[0] : desc->stride[0];
+    desc->dilation[0] = desc->dilation[1] = 1;
+    resize_x(d, d->x[0].rank - 2, window[1] * rg_draw_between(d, 1, 4));
+}
+
 /* Channels in groups: all of them, some, or one for each channel. */
 static void draw(rg_draw *d)
 {
@@ -341,24 +379,33 @@ static void draw(rg_draw *d)
     const int32_t last = d->x[0].rank - 1;
     int32_t window[2];
     const double kind = rg_draw_real(d, 0, 1);
-    const int64_t groups = kind < 0.5 ? 1 : kind < 0.8 ? rg_draw_between(d, 1, 8) : 0;
+    const bool patches = kind < 0.05, even = kind >= 0.72 && kind < 0.8;
+    int64_t groups = kind < 0.5 ? 1 : kind < 0.8 ? rg_draw_between(d, 1, 8) : 0;
     const int64_t each =
         rg_draw_chance(d, 0.7) ? rg_draw_between(d, 1, 6) : rg_draw_channels(d, 64);
-    if (groups > 1) {
-        d->x[0].dims[last] = groups * rg_draw_between(d, 1, 9);
-        d->x[0] = rg_tensor_desc_dense(d->dtype, last + 1, d->x[0].dims);
-    }
-    const int64_t in = d->x[0].dims[last], used = groups > 0 ? groups : in;
-    const int64_t out = groups == 1  ? rg_draw_channels(d, 130)
-                        : groups > 0 ? groups * each
-                                     : in * rg_draw_between(d, 1, 3);
+    if (groups > 1)
+        resize_x(d, last, groups * rg_draw_between(d, 1, 9));
     for (int a = 0; a < 2; a++)
         rg_draw_window(d, d->x[0].dims[last - 2 + a], &window[a], &desc->stride[a],
                        &desc->dilation[a]);
     if (rg_draw_chance(d, 0.2))
         window[0] = window[1] = 1;
+    if (even)
+        groups = draw_even_groups(d, desc, window);
+    if (patches)
+        draw_patches(d, desc, window);
+    const int64_t in = d->x[0].dims[last], used = groups > 0 ? groups : in;
+    const int64_t out = groups == 1  ? rg_draw_channels(d, 130)
+                        : even       ? in
+                        : groups > 0 ? groups * each
+                                     : in * rg_draw_between(d, 1, 3);
     rg_draw_padding(d, window, &desc->padding);
     rg_draw_output(d, d->x[0].dims[last - 2], d->x[0].dims[last - 1], desc->output);
+    if (patches) {
+        desc->padding.policy = RG_PADDING_EXPLICIT;
+        desc->padding.left = desc->padding.right = 0;
+        desc->output[1] = 0;
+    }
     const int64_t w[] = { out, window[0], window[1], used > 0 ? in / used : 0 };
     desc->groups = (int32_t)groups;
     d->x[1] = rg_tensor_desc_dense(d->dtype, 4, w);
