@@ -6,6 +6,16 @@
 #include "core/shape.h"
 
 #include <stdlib.h>
+#if defined(__SANITIZE_ADDRESS__)
+#define HAS_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HAS_ASAN 1
+#endif
+#endif
+#ifdef HAS_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
 
 enum { GUARD = 256, GUARD_BYTE = 0xa5, RESULT_BYTE = 0x7b };
 
@@ -53,6 +63,35 @@ static void arrange(rg_tensor_desc *desc, rg_arrangement arrangement)
             desc->strides[d] = UNIT_STRIDE + 2 * d;
     }
 }
+
+/* ---- guards that nothing may read ---- */
+
+/* With the address sanitizer, a kernel that reads what lies before or after a tensor is reported.
+ * Without it such a read goes unnoticed unless it changes a result. */
+static void close_guards(const rg_guarded *guarded)
+{
+#ifdef HAS_ASAN
+    if (guarded->memory == NULL || guarded->abroad != NULL)
+        return;
+    const char *const end = guarded->first + guarded->extent;
+    __asan_poison_memory_region(guarded->memory, (size_t)(guarded->first - guarded->memory));
+    __asan_poison_memory_region(end, guarded->bytes - (size_t)(end - guarded->memory));
+#else
+    (void)guarded;
+#endif
+}
+
+static void open_guards(const rg_guarded *guarded)
+{
+#ifdef HAS_ASAN
+    if (guarded->memory != NULL)
+        __asan_unpoison_memory_region(guarded->memory, guarded->bytes);
+#else
+    (void)guarded;
+#endif
+}
+
+/* ---- making ---- */
 
 /* Only here it is decided whether the tensor has a memory of its own. */
 static rg_status allocate(rg_device *device, rg_guarded *guarded)
@@ -110,10 +149,9 @@ rg_status rg_guarded_make_view(rg_device *device, const rg_tensor_desc *desc, in
                                const double *values, rg_guarded *guarded)
 {
     *guarded = (rg_guarded){ .desc = *desc };
-    size_t extent;
-    RG_TRY(rg_shape_check(&guarded->desc, "check", &extent));
+    RG_TRY(rg_shape_check(&guarded->desc, "check", &guarded->extent));
     const size_t front = rg_dtype_size(desc->dtype) * (size_t)shift;
-    guarded->bytes = extent + GUARD + guard_behind(desc) + front;
+    guarded->bytes = guarded->extent + GUARD + guard_behind(desc) + front;
     guarded->memory = aligned_alloc(64, (guarded->bytes + 63) / 64 * 64);
     guarded->before = malloc(guarded->bytes);
     guarded->kept = malloc(guarded->bytes);
@@ -135,6 +173,7 @@ void rg_guarded_free(rg_guarded *guarded)
 {
     rg_tensor_destroy(guarded->tensor);
     rg_tensor_destroy(guarded->abroad);
+    open_guards(guarded);
     free(guarded->memory);
     free(guarded->before);
     free(guarded->kept);
@@ -184,6 +223,7 @@ static void copy_elements(const rg_guarded *guarded, char *to, const char *from)
 void rg_guarded_fill(rg_guarded *guarded, const double *values)
 {
     const int64_t count = rg_shape_count(&guarded->desc);
+    open_guards(guarded);
     memset(guarded->memory, GUARD_BYTE, guarded->bytes);
     if (values == NULL) {
         memset(guarded->before, RESULT_BYTE, guarded->bytes);
@@ -200,6 +240,7 @@ void rg_guarded_reset(rg_guarded *guarded)
 {
     if (guarded->memory == NULL)
         return;
+    open_guards(guarded);
     memcpy(guarded->memory, guarded->kept, guarded->bytes);
     memcpy(guarded->before, guarded->kept, guarded->bytes);
     guarded->is_changed = true;
@@ -207,6 +248,7 @@ void rg_guarded_reset(rg_guarded *guarded)
 
 rg_status rg_guarded_upload(rg_guarded *guarded)
 {
+    close_guards(guarded);
     if (guarded->abroad == NULL || !guarded->is_changed)
         return RG_OK;
     RG_TRY(rg_tensor_write(guarded->abroad, guarded->memory, guarded->bytes, RG_LAYOUT_SAME));
@@ -225,6 +267,7 @@ bool rg_guarded_intact(const rg_guarded *guarded)
 {
     if (guarded->memory == NULL)
         return true;
+    open_guards(guarded);
     if (guarded->is_result) /* what may have changed is taken over */
         copy_elements(guarded, guarded->before + (guarded->first - guarded->memory),
                       guarded->first);

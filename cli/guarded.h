@@ -31,9 +31,9 @@ typedef struct rg_guarded {
     char *kept;            /* as it was made */
     char *first;           /* element 0, in `memory` */
     int64_t *offsets;      /* of every element, from the first one; NULL where it is dense */
-    size_t bytes;
-    bool is_result;  /* its elements may change */
-    bool is_changed; /* `memory`, since the last upload */
+    size_t bytes, extent;  /* of all memory, and of the elements with the gaps between them */
+    bool is_result;        /* its elements may change */
+    bool is_changed;       /* `memory`, since the last upload */
 } rg_guarded;
 
 /* Filled with `values`, as rg_guarded_fill does it; `number` distinguishes the tensors of one call.
@@ -56,8 +56,10 @@ void rg_guarded_fill(rg_guarded *guarded, const double *values);
 /* Makes every byte what it was when the tensor was made. */
 void rg_guarded_reset(rg_guarded *guarded);
 
-/* Bring the image to the GPU, if it has changed, and back. On the CPU they do nothing. A copy of
- * the struct stands for the same tensor: an upload of both, or a download of both, does no harm. */
+/* Bring the image to the GPU, if it has changed, and back. On the CPU they do nothing, but that
+ * with the address sanitizer an upload closes the guards: until the tensor is filled, reset or
+ * compared, reading them is an error. A copy of the struct stands for the same tensor: an upload of
+ * both, or a download of both, does no harm. */
 rg_status rg_guarded_upload(rg_guarded *guarded);
 rg_status rg_guarded_download(rg_guarded *guarded);
 
