@@ -128,6 +128,19 @@ static int32_t highest_rank(const runner *r, int32_t count)
     return most;
 }
 
+/* Whether a source without images has the shape of one, (1, h, w, c): given for all images of a
+ * batch, it would be taken for one that repeats. A network whose forward pass reads nothing but
+ * parameters has such a source, the gradient that it begins with. */
+static bool has_likeness(const runner *r, int32_t count)
+{
+    bool any = false;
+    for (int32_t i = 0; i < count; i++) {
+        const rg_tensor_desc *d = r->net->values[find_source(r, i)].desc;
+        any |= !has_images(r, i) && d->rank == 4 && d->dims[0] == 1;
+    }
+    return any;
+}
+
 /* Images one by one, of sources that have as many as the batch; others are the same for all. */
 static rg_status encode_images(const runner *r, rg_commands *commands, const sources *s,
                                int32_t step)
@@ -183,8 +196,9 @@ static rg_status run_once(const runner *r, int32_t step, rg_commands *list)
     } else if (status == RG_OK) {
         status = rg_commands_create(r->queue, &commands);
         if (status == RG_OK)
-            status = way == RG_NET_BATCH ? encode_images(r, commands, &s, step)
-                                         : rg_plan_encode(r->plan, commands, s.list);
+            status = way == RG_NET_BATCH && !has_likeness(r, s.count)
+                         ? encode_images(r, commands, &s, step)
+                         : rg_plan_encode(r->plan, commands, s.list);
         status = rg_commands_finish(commands, status);
     }
     close_sources(&s);
