@@ -215,6 +215,7 @@ static const rg_case cases[] = {
     /* long sums of what does not cancel */
     { "long-bias-4096", "", "4096,3 3", 0, ONLY_F32, LONG_SUM },
     { "long-bias-524288", "kind=multiply", "524288,2 2", 0, ONLY_F32, LONG_SUM },
+    { "long-bias-vectors", "", "65536,32 32", 0, ONLY_F32, LONG_SUM },
     { "long-bias-67m", "", "33554432,2 2", 0, ONLY_F32, LONG_SUM },
     { "long-row-4096", "", "3,4096 3,1", 0, ONLY_F32, LONG_SUM },
     { "long-row-524288", "kind=multiply", "2,524288 2,1", 0, ONLY_F32, LONG_SUM },
