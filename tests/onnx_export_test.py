@@ -313,6 +313,29 @@ def test_neurons(folder, np, onnx, runtime):
         np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-5 * abs(wanted).max())
 
 
+def test_resized(folder, np, onnx, runtime):
+    """Images get exactly the size that they have here, whatever a factor of f32 times the old size is."""
+    start, out = folder / "resize.onnx", folder / "resized.onnx"
+    x = np.random.default_rng(6).standard_normal((2, 2, 3, 7)).astype(np.float32)
+    np.save(folder / "x.npy", x)
+    weights = [0.5, -1.0, 0.25, 1.0]
+    for mode, grid in (("linear", "half_pixel"), ("nearest", "asymmetric"), ("linear", "align_corners")):
+        for sizes, opset in (((5, 11), 14), ((5, 11), 17), ((10, 29), 18), ((19, 5), 24), ((2, 47), 14)):
+            more = {"nearest_mode": "floor"} if mode == "nearest" else {}
+            start.write_bytes(model(
+                [node("Conv", ["x", "w"], ["a"]), node("Shape", ["a"], ["s"]), node("Slice", ["s", "begin", "end"], ["nc"]),
+                 node("Concat", ["nc", "hw"], ["to"], axis=0),
+                 node("Resize", ["a", "", "", "to"], ["b"], mode=mode, coordinate_transformation_mode=grid, **more),
+                 node("Conv", ["b", "w"], ["y"])], [port("x", ["N", 2, 3, 7])], [port("y", ["N", 2, *sizes])],
+                [tensor("w", [2, 2, 1, 1], weights), tensor("begin", [1], [0], INT64), tensor("end", [1], [2], INT64),
+                 tensor("hw", [2], list(sizes), INT64)]))
+            succeed("run", start, f"x={folder}/x.npy", "-o", f"y={folder}/y.npy")
+            succeed("export", start, "--opset", opset, "-o", out)
+            onnx.checker.check_model(onnx.load(out), full_check=True)
+            y, wanted = runtime.InferenceSession(str(out)).run(None, {"x": x})[0], np.load(folder / "y.npy")
+            np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-5 * abs(wanted).max())
+
+
 def check_window_gradients(folder, np, runtime, options):
     """Gradients of transposed convolutions, resizing by whole factors and padding, which ONNX Runtime has operators for."""
     rng = np.random.RandomState(5)
@@ -476,7 +499,7 @@ def main():
             print(f"skipped: {missing}")
             sys.exit(1 if os.environ.get("CI") == "true" else 77)
         onnxruntime.set_default_logger_severity(3)
-        for test in (test_runtime, test_neurons, test_gradient, test_trained):
+        for test in (test_runtime, test_neurons, test_resized, test_gradient, test_trained):
             test(folder, numpy, onnx, onnxruntime)
 
 

@@ -382,44 +382,93 @@ rg_status rg_export_pool(rg_export *e, const rg_node *node)
 
 /* ---- resizing and padding ---- */
 
-/* A factor that gives exactly `to` pixels when it is rounded down as floats are. */
-static double scale_of(int64_t from, int64_t to)
+/* Whether a factor of f32 gives exactly `to` pixels, in the arithmetic of f32 and in that of f64:
+ * readers of models round down either product. */
+static bool scale_fits(int64_t from, double scale, int64_t to)
 {
-    float scale = (float)to / (float)from;
-    while (floorf((float)from * scale) < (float)to)
-        scale = nextafterf(scale, INFINITY);
-    return (double)scale;
+    const float rounded = (float)scale;
+    return floorf((float)from * rounded) == (float)to &&
+           floor((double)from * (double)rounded) == (double)to;
 }
 
-rg_status rg_export_upsample(rg_export *e, const rg_node *node)
+/* The sizes of the result as an input of Resize: those of rows and columns, before operator set 18
+ * behind the first two dimensions of the image. */
+static rg_status resized_sizes(rg_export *e, const rg_form *image, const int64_t pixels[2],
+                               const char **name)
+{
+    static const int64_t first = 0, behind = 2;
+    const char *begin, *end;
+    rg_form shape = *image;
+    RG_TRY(rg_export_ints(e, pixels, 2, ".sizes", name));
+    if (e->desc.opset >= 18)
+        return RG_OK;
+    RG_TRY(rg_export_ints(e, &first, 1, ".begin", &begin));
+    RG_TRY(rg_export_ints(e, &behind, 1, ".end", &end));
+    RG_TRY(rg_form_unary(e, "Shape", &shape));
+    RG_TRY(rg_emit(e, "Slice"));
+    rg_emit_input(e, shape.name);
+    rg_emit_input(e, begin);
+    rg_emit_input(e, end);
+    RG_TRY(rg_form_made(e, &shape));
+    RG_TRY(rg_form_binary(e, "Concat", &shape, *name));
+    rg_emit_int(e, "axis", 0);
+    *name = shape.name;
+    return RG_OK;
+}
+
+/* Factors of f32, whatever the dtype of values is. */
+static rg_status resized_scales(rg_export *e, const double scale[2], const char **name)
+{
+    const int64_t dims[] = { 4 };
+    const double scales[] = { 1, 1, scale[0], scale[1] };
+    const rg_dtype kept = e->dtype;
+    e->dtype = RG_F32;
+    const rg_status status = rg_export_numbers(e, RG_F32, scales, 4, 1, dims, ".scales", name);
+    e->dtype = kept;
+    return status;
+}
+
+static void emit_upsample(rg_export *e, const rg_upsample_desc *d, bool sized)
 {
     static const char *const grids[] = { "asymmetric", "half_pixel", "align_corners" };
     static const char *const rounds[] = { "floor", "ceil", "round_prefer_floor",
                                           "round_prefer_ceil" };
-    const rg_upsample_desc *d = node->desc;
-    const rg_tensor_desc *y = &e->values[node->out[0]->id].shape[0];
-    const int64_t dims[] = { 4 };
-    double scales[] = { 1, 1, 1, 1 };
-    const char *numbers;
-    rg_form form;
-    RG_TRY(rg_export_image(e, node->in[0], &form));
-    RG_TRY(check_image(&form));
-    for (int i = 0; i < 2; i++)
-        scales[2 + i] =
-            d->output[i] > 0 ? scale_of(form.shape[0].dims[1 + i], y->dims[1 + i]) : d->scale[i];
-    const rg_dtype kept = e->dtype; /* scales are f32 whatever values are */
-    e->dtype = RG_F32;
-    const rg_status status = rg_export_numbers(e, RG_F32, scales, 4, 1, dims, ".scales", &numbers);
-    e->dtype = kept;
-    RG_TRY(status);
-    RG_TRY(rg_emit(e, "Resize"));
-    rg_emit_input(e, form.name);
-    rg_emit_input(e, "");
-    rg_emit_input(e, numbers);
+    static const int64_t axes[] = { 2, 3 };
     rg_emit_text(e, "mode", d->kind == RG_UPSAMPLE_NEAREST ? "nearest" : "linear");
     rg_emit_text(e, "coordinate_transformation_mode", grids[d->grid]);
     if (d->kind == RG_UPSAMPLE_NEAREST)
         rg_emit_text(e, "nearest_mode", rounds[d->round]);
+    if (sized && e->desc.opset >= 18)
+        rg_emit_ints(e, "axes", axes, 2);
+}
+
+rg_status rg_export_upsample(rg_export *e, const rg_node *node)
+{
+    const rg_upsample_desc *d = node->desc;
+    const rg_tensor_desc *y = &e->values[node->out[0]->id].shape[0];
+    const char *numbers;
+    double scale[2];
+    bool fits = true, whole = true;
+    rg_form form;
+    RG_TRY(rg_export_image(e, node->in[0], &form));
+    RG_TRY(check_image(&form));
+    for (int i = 0; i < 2; i++) {
+        const int64_t from = form.shape[0].dims[1 + i], to = y->dims[1 + i];
+        scale[i] = d->output[i] > 0 ? (double)to / (double)from : d->scale[i];
+        fits &= scale_fits(from, scale[i], to);
+        whole &=
+            fabs((double)from * scale[i] - (double)to) < 1e-6; /* no part of a pixel is cut off */
+    }
+    const bool sized = !fits && whole;
+    RG_TRY(sized ? resized_sizes(e, &form, y->dims + 1, &numbers)
+                 : resized_scales(e, scale, &numbers));
+    RG_TRY(rg_emit(e, "Resize"));
+    rg_emit_input(e, form.name);
+    rg_emit_input(e, "");
+    if (sized)
+        rg_emit_input(e, "");
+    rg_emit_input(e, numbers);
+    emit_upsample(e, d, sized);
     RG_TRY(rg_form_made(e, &form));
     return rg_export_define(e, node, 0, &form);
 }
