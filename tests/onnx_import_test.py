@@ -88,6 +88,19 @@ def test_sizes_of_an_open_batch(folder):
     assert losses(folder, made(constant, 1), name="constant") == wanted
 
 
+def test_constants_of_an_open_batch(folder):
+    """What is computed from the other dimensions is one constant, though the shape holds the batch, too."""
+    data = model([node("Shape", ["x"], ["s"]), node("Gather", ["s", "i"], ["h"]), node("Mul", ["h", "i"], ["r"]),
+                  node("Range", ["zero", "r", "one"], ["row"]), node("Cast", ["row"], ["f"], to=1), node("Add", ["x", "f"], ["y"])],
+                 [port("x", ["N", 2, 4])], [port("y", ["N", 2, 4])],
+                 [tensor("i", [], [2], INT64), tensor("zero", [], [0], INT64), tensor("one", [], [2], INT64)], opset=13)
+    assert output_of(folder, data, [3, 2, 4])[1] == tuple(
+        struct.unpack("<f", struct.pack("<f", PIXELS[i] + 2 * (i % 4)))[0] for i in range(24))
+    done = run_any("export", folder / "model.onnx", "--opset", 14, "-o", folder / "again.onnx")
+    assert done.returncode == 0, done.stderr
+    assert output_of(folder, (folder / "again.onnx").read_bytes(), [3, 2, 4]) == read_npy(folder / "y.npy")
+
+
 def test_resize_of_set_10(folder):
     """Inputs X and scales alone; pixels are taken without a half."""
     data = model([node("Resize", ["x", "s"], ["y"], mode="nearest")], [port("x", [1, 1, 2, 4])], [port("y", [])],

@@ -46,6 +46,14 @@ static rg_status all_constant(rg_import *m, const rg_proto_node *node, bool trai
     return RG_OK;
 }
 
+static bool same_elements(const rg_array *a, const rg_array *b)
+{
+    return a->type == b->type && a->rank == b->rank && a->uniform == b->uniform &&
+           memcmp(a->dims, b->dims, (size_t)a->rank * sizeof a->dims[0]) == 0 &&
+           memcmp(a->data, b->data, (size_t)(a->uniform ? 1 : a->count) * sizeof a->data[0]) == 0;
+}
+
+/* What does not depend on the batch is one array, though it may be a part of what does. */
 static rg_status fold(rg_import *m, const rg_proto_node *node, const rg_importer *op, bool varies,
                       rg_array *y[RG_PROBES])
 {
@@ -59,6 +67,8 @@ static rg_status fold(rg_import *m, const rg_proto_node *node, const rg_importer
         RG_TRY(gather_constants(m, node, p, x));
         RG_TRY(op->fold(m, node, x, y[p]));
     }
+    if (same_elements(y[0], y[1]))
+        y[1] = y[0];
     return RG_OK;
 }
 
