@@ -486,6 +486,38 @@ def test_trained(folder, np, onnx, runtime):
     agrees(folder, np, runtime.InferenceSession(str(folder / "raw.onnx")), images, "images", scale)
 
 
+def test_trained_with_channels_last(folder, np, onnx, runtime):
+    """A file with images (n, h, w, c) keeps its input, and its output of pixels, however it is written."""
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 3, 40)
+    images = (rng.integers(0, 60, (40, 10, 12, 3)) + 60 * labels[:, None, None, None]).astype(np.uint8)
+    for pixels in (False, True):
+        y = np.broadcast_to(labels[:, None, None], (40, 10, 12)) if pixels else labels
+        np.savez(folder / "set.npz", x_train=images, y_train=y.astype(np.int64), x_test=images[:20], y_test=y[:20].astype(np.int64))
+        end = [node("Transpose", ["c"], ["y"], perm=[0, 2, 3, 1])] if pixels else [
+            node("GlobalAveragePool", ["c"], ["p"]), node("Flatten", ["p"], ["y"])]
+        shape = ["N", 10, 12, 3] if pixels else ["N", 3]
+        (folder / "last.onnx").write_bytes(model(
+            [node("Transpose", ["x"], ["t"], perm=[0, 3, 1, 2]), node("Conv", ["t", "w"], ["c"], pads=[1, 1, 1, 1]), *end],
+            [port("x", ["N", 10, 12, 3])], [port("y", shape)], [tensor("w", [3, 3, 3, 3], rng.standard_normal(81))]))
+        shutil.rmtree(folder / "run", ignore_errors=True)
+        succeed("train", folder / "last.onnx", "--data", folder / "set.npz", "--epochs", 1, "--batch", 20, "--threads", 1,
+                "--out", folder / "run")
+        x, wanted = images[:4].astype(np.float32) / 255, None
+        for options in ([], ["--opset", 14], ["--opset", 21, "--fold-batch-norm"], ["--probabilities"], ["--dtype", "f16"]):
+            half = "f16" in options
+            succeed("export", folder / "run", *options, "-o", folder / "out.onnx")
+            onnx.checker.check_model(onnx.load(folder / "out.onnx"), full_check=True)
+            session = runtime.InferenceSession(str(folder / "out.onnx"))
+            assert session.get_inputs()[0].shape[1:] == [10, 12, 3], (options, session.get_inputs()[0].shape)
+            got = session.run(None, {"x": x.astype(np.float16) if half else x})
+            wanted = got[0] if wanted is None else wanted
+            assert got[0].shape == wanted.shape == (4, *shape[1:]), options
+            np.testing.assert_allclose(got[0], wanted, rtol=0, atol=(1e-2 if half else 1e-5) * abs(wanted).max())
+            if len(got) > 1:
+                np.testing.assert_allclose(got[1], np.exp(wanted) / np.exp(wanted).sum(-1, keepdims=True), atol=1e-5)
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -499,7 +531,7 @@ def main():
             print(f"skipped: {missing}")
             sys.exit(1 if os.environ.get("CI") == "true" else 77)
         onnxruntime.set_default_logger_severity(3)
-        for test in (test_runtime, test_neurons, test_resized, test_gradient, test_trained):
+        for test in (test_runtime, test_neurons, test_resized, test_gradient, test_trained, test_trained_with_channels_last):
             test(folder, numpy, onnx, onnxruntime)
 
 

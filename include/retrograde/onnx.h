@@ -142,9 +142,10 @@ typedef struct rg_onnx_write_input {
     rg_tensor_desc desc; /**< dimensions as the graph has them; the first may be -1: the batch */
 } rg_onnx_write_input;
 
-/** A source or result that has another name in the file. */
+/** A source or result that has another name, or another order of dimensions, in the file. */
 typedef struct rg_onnx_write_name {
     const char *graph, *file;
+    bool channels_last; /**< an image is (n, h, w, c) in the file, too */
 } rg_onnx_write_name;
 
 /** How a network is written. Start from rg_onnx_write_desc_default(). */
@@ -177,7 +178,7 @@ typedef struct rg_onnx_write_desc {
     int32_t channels;
     bool by_columns; /**< images have one channel, and these are of each column: `channels` is how
                           many (default false) */
-    const rg_onnx_write_name *names; /**< other names of sources and results (default NULL) */
+    const rg_onnx_write_name *names; /**< of sources and results that differ (default NULL) */
     int32_t name_count;
     const char *name; /**< of the graph in the file (default NULL: "retrograde") */
     /* The options below are for checkpoints, see rg_checkpoint_write_onnx(). */
@@ -190,7 +191,8 @@ RG_API rg_onnx_write_desc rg_onnx_write_desc_default(void);
 /** Writes a graph with the parameters of a plan of it, or of a copy of it, as an ONNX model.
  *  Sources, results and parameters keep their names. Images, which graphs have as (n, h, w, c), are
  *  (n, c, h, w) in the file throughout, and weights of convolutions (out, in, h, w); inputs and
- *  outputs of rank 4 count as images. Everything that the results of the graph need is written.
+ *  outputs of rank 4 count as images, which `names` may except. Everything that the results of the
+ * graph need is written.
  *
  *  Gradient nodes become operators of com.microsoft, which libretrograde_ort.so adds to ONNX
  *  Runtime, and operators of ONNX.

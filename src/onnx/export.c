@@ -28,14 +28,27 @@ static const rg_onnx_entry *entry_of(const rg_export *e, const char *name, rg_on
     return NULL;
 }
 
-/* The name that a source or result has in the file. */
-static const char *file_name(const rg_export *e, const char *name)
+static const rg_onnx_write_name *find_name(const rg_export *e, const char *name)
 {
     for (int32_t i = 0; i < e->desc.name_count; i++) {
         if (strcmp(e->desc.names[i].graph, name) == 0)
-            return e->desc.names[i].file;
+            return &e->desc.names[i];
     }
-    return name;
+    return NULL;
+}
+
+/* The name that a source or result has in the file. */
+static const char *file_name(const rg_export *e, const char *name)
+{
+    const rg_onnx_write_name *found = find_name(e, name);
+    return found != NULL ? found->file : name;
+}
+
+/* Whether an image is (n, h, w, c) in the file. */
+static bool has_channels_last(const rg_export *e, const char *name)
+{
+    const rg_onnx_write_name *found = find_name(e, name);
+    return found != NULL && found->channels_last;
 }
 
 /* Of the results of an imported network, those that the file has, and gradients on request. */
@@ -100,7 +113,7 @@ static rg_status find_source(const rg_export *e, const char *name, rg_tensor_des
         RG_CHECK(desc->rank >= 0 && desc->rank <= RG_MAX_RANK, RG_INVALID_ARGUMENT,
                  "the input '%.80s' has rank %d", name, desc->rank);
         memcpy(order, rg_plain_order, sizeof rg_plain_order);
-        if (desc->rank == 4)
+        if (desc->rank == 4 && !has_channels_last(e, name))
             rg_channels_last_order(4, order);
         return RG_OK;
     }
@@ -120,7 +133,7 @@ static rg_status normalize(rg_export *e, rg_form *form)
 {
     const int64_t channels = e->desc.channels;
     const bool columns = e->desc.by_columns;
-    const int64_t dims[] = { 1, columns ? 1 : channels, 1, columns ? channels : 1 };
+    int64_t dims[] = { 1, 1, 1, 1 };
     const rg_dtype dtype = form->shape[0].dtype;
     const char *mean, *deviation;
     RG_CHECK(form->shape[0].rank == 4 && form->shape[0].dims[columns ? 2 : 3] == channels &&
@@ -128,6 +141,7 @@ static rg_status normalize(rg_export *e, rg_form *form)
              RG_INVALID_ARGUMENT,
              "the mean has %lld channels, but the input '%.80s' is not such an image",
              (long long)channels, form->name);
+    dims[form->order[columns ? 2 : 3]] = channels;
     RG_TRY(rg_export_numbers(e, dtype, e->desc.mean, channels, 4, dims, ".mean", &mean));
     RG_TRY(rg_export_numbers(e, dtype, e->desc.deviation, channels, 4, dims, ".deviation",
                              &deviation));
@@ -140,6 +154,7 @@ static rg_status add_source(rg_export *e, const rg_value *value, bool first)
     rg_exported *made = &e->values[value->id];
     rg_tensor_desc desc = { 0 };
     int64_t dims[RG_MAX_RANK];
+    int32_t order[RG_MAX_RANK];
     RG_TRY(find_source(e, value->name, &desc, made->form.order));
     for (int32_t p = 0; p < RG_PROBES; p++) {
         for (int32_t d = 0; d < desc.rank; d++)
@@ -159,7 +174,12 @@ static rg_status add_source(rg_export *e, const rg_value *value, bool first)
     rg_form_file_dims(&made->form, dims);
     rg_proto_write_port(&e->inputs, 11, made->form.name, rg_export_type(e, desc.dtype),
                         made->form.shape[0].rank, dims);
-    return first && e->desc.channels > 0 ? normalize(e, &made->form) : RG_OK;
+    if (first && e->desc.channels > 0)
+        RG_TRY(normalize(e, &made->form));
+    if (!has_channels_last(e, value->name) || desc.rank != 4)
+        return RG_OK;
+    rg_channels_last_order(4, order);
+    return rg_form_reorder(e, &made->form, order);
 }
 
 static rg_status add_inputs(rg_export *e)
@@ -305,7 +325,7 @@ static void find_order(const rg_export *e, const rg_result *result, int32_t rank
     memcpy(order, rg_plain_order, sizeof rg_plain_order);
     if (entry != NULL)
         memcpy(order, entry->info.order, sizeof entry->info.order);
-    else if (rank == 4)
+    else if (rank == 4 && !has_channels_last(e, result->name))
         rg_channels_last_order(rank, order);
     for (size_t i = 0; i < e->graph->values_count; i++) {
         const rg_value *value = e->graph->values[i];

@@ -154,10 +154,17 @@ rg_status rg_checkpoint_plan(const rg_checkpoint *checkpoint, rg_device *device,
 
 /* ---- ONNX ---- */
 
-/* Normalization of the images, and names as an ONNX model has them; `images` is that of the
- * graph. */
+/* Whether the file has these images as (n, h, w, c). */
+static bool has_channels_last(const rg_onnx_port_info *info, const rg_network_desc *images)
+{
+    const int64_t h = images->height, w = images->width, *dims = info->dims;
+    return info->rank == 4 && dims[1] == h && dims[2] == w && (dims[2] != h || dims[3] != w);
+}
+
+/* Normalization of the images, and names and orders of dimensions as an ONNX model has them;
+ * `images` is the name in the graph. */
 static void fill_request(const rg_checkpoint *checkpoint, const rg_onnx_write_desc *desc,
-                         char images[RG_OWN_NAME], rg_onnx_write_name names[2],
+                         char images[RG_OWN_NAME], rg_onnx_write_name names[3],
                          rg_onnx_write_desc *request)
 {
     const rg_run_state *s = &checkpoint->state;
@@ -175,17 +182,21 @@ static void fill_request(const rg_checkpoint *checkpoint, const rg_onnx_write_de
     if (rg_onnx_input(model, 0, &info) != RG_OK)
         return;
     rg_onnx_own_name(model, "images", images);
-    names[0] = (rg_onnx_write_name){ images, info.name };
-    if (rg_onnx_output(model, 0, &info) == RG_OK)
-        names[1] = (rg_onnx_write_name){ "logits", info.name };
-    request->name_count = 2;
+    const bool last = rg_onnx_has_channels_last(model, s->network.channels);
+    names[0] = (rg_onnx_write_name){ images, info.name, last };
+    if (rg_onnx_output(model, 0, &info) != RG_OK)
+        return;
+    const bool behind = last && has_channels_last(&info, &s->network);
+    names[1] = (rg_onnx_write_name){ "logits", info.name, behind };
+    names[2] = (rg_onnx_write_name){ "probabilities", "probabilities", behind };
+    request->name_count = 3;
 }
 
 static rg_status write_either(const rg_checkpoint *checkpoint, rg_device *device,
                               const rg_onnx_write_desc *desc, bool weights, const char *path)
 {
     char images[RG_OWN_NAME];
-    rg_onnx_write_name names[2];
+    rg_onnx_write_name names[3];
     rg_onnx_write_desc request;
     rg_plan *plan;
     RG_CHECK_NOT_NULL(checkpoint);
