@@ -223,6 +223,20 @@ def test_large_constants(folder):
     close(read_npy(folder / "y.npy")[1], wanted, 1e-5)
 
 
+def test_many_constants(folder):
+    """Constants of many nodes are computed, 12 million elements in all, as each layer of a transformer has its own masks."""
+    names = [f"c{i}" for i in range(12)]
+    data = model([node("Range", ["zero", "many", "one"], ["c0"]),
+                  *(node("Sub", [a, "one"], [b]) for a, b in zip(names, names[1:])), node("Gather", [names[-1], "many_less"], ["i"]),
+                  node("Cast", ["i"], ["k"], to=1), node("Add", ["x", "k"], ["y"])], [port("x", ["N", 1])], [port("y", ["N", 1])],
+                 [tensor("zero", [], [0], INT64), tensor("many", [], [1000000], INT64), tensor("one", [], [1], INT64),
+                  tensor("many_less", [], [17], INT64)], opset=12)
+    (folder / "model.onnx").write_bytes(data)
+    write_npy(folder / "x.npy", [2, 1], [0.5, 1.5])
+    succeed(folder / "model.onnx", f"x={folder}/x.npy", "-o", f"y={folder}/y.npy")
+    assert read_npy(folder / "y.npy")[1] == (6.5, 7.5)
+
+
 def test_many_rows(folder):
     """Rows of a table by many indices, as windows of 8 pixels pick their biases."""
     rows, columns, count = 225, 2, 5000

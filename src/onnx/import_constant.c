@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Elements of a constant that is computed with, and of all of them. */
-enum { MOST_FOLDED = 1 << 20, MOST_FOLDED_TOTAL = 1 << 23 };
+enum { MOST_FOLDED = 1 << 20, MOST_FOLDED_TOTAL = 1 << 24 };
 
 bool rg_type_is_integer(int32_t type)
 {
