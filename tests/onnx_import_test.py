@@ -101,6 +101,25 @@ def test_constants_of_an_open_batch(folder):
     assert output_of(folder, (folder / "again.onnx").read_bytes(), [3, 2, 4]) == read_npy(folder / "y.npy")
 
 
+def test_order_of_an_open_batch(folder):
+    """A Gather of all elements in their order, with indices computed from the batch, as exporters write a view in steps."""
+    data = model([node("Reshape", ["x", "flat"], ["f"]), node("Shape", ["x"], ["s"]), node("Gather", ["s", "zero"], ["n"]),
+                  node("Range", ["zero", "n", "one"], ["r"]), node("Mul", ["r", "four"], ["a"]), node("Unsqueeze", ["a", "last"], ["b"]),
+                  node("Range", ["zero", "four", "one"], ["c"]), node("Add", ["b", "c"], ["i"]), node("Gather", ["f", "i"], ["g"]),
+                  node("Gemm", ["g", "w"], ["y"])], [port("x", ["N", 4, 1, 1])], [port("y", ["N", 2])],
+                 [tensor("flat", [1], [-1], INT64), tensor("zero", [], [0], INT64), tensor("one", [], [1], INT64),
+                  tensor("four", [], [4], INT64), tensor("last", [1], [1], INT64), tensor("w", [4, 2], PIXELS[50:58])])
+    wanted = [sum(PIXELS[4 * i + k] * PIXELS[50 + 2 * k + j] for k in range(4)) for i in range(3) for j in range(2)]
+    close(output_of(folder, data, [3, 4, 1, 1])[1], wanted)
+    done = run_any("export", folder / "model.onnx", "--opset", 14, "-o", folder / "again.onnx")
+    assert done.returncode == 0, done.stderr
+    close(output_of(folder, (folder / "again.onnx").read_bytes(), [3, 4, 1, 1])[1], wanted)
+    other = data.replace(struct.pack("<q", 4), struct.pack("<q", 3))  # not all elements
+    (folder / "model.onnx").write_bytes(other)
+    done = run_any("export", folder / "model.onnx", "--opset", 14, "-o", folder / "never.onnx")
+    assert done.returncode == 1 and "Gather (node 'g'" in done.stderr, done.stderr
+
+
 def test_resize_of_set_10(folder):
     """Inputs X and scales alone; pixels are taken without a half."""
     data = model([node("Resize", ["x", "s"], ["y"], mode="nearest")], [port("x", [1, 1, 2, 4])], [port("y", [])],

@@ -134,6 +134,31 @@ static rg_status shape_picked(rg_import *m, const rg_array *indices, int32_t axi
     return rg_flow_reshape(m, x, rank, dims);
 }
 
+/* All elements of a vector in their order, whose number depends on the batch: other dimensions. */
+static rg_status pick_all(rg_import *m, const rg_proto_node *node, const rg_known *source,
+                          const rg_known *known, bool *done)
+{
+    const rg_array *indices[RG_PROBES];
+    int64_t dims[RG_PROBES][RG_MAX_RANK];
+    rg_flow x;
+    if (source->shape[0].rank != 1 || known->shape[0].rank != known->shape[1].rank)
+        return RG_OK;
+    for (int32_t p = 0; p < RG_PROBES; p++) {
+        RG_TRY(rg_known_array(m, known, p, &indices[p]));
+        if (indices[p]->count != source->shape[p].dims[0])
+            return RG_OK;
+        for (int64_t i = 0; i < indices[p]->count; i++) {
+            if (rg_array_at(indices[p], i).i != i)
+                return RG_OK;
+        }
+        memcpy(dims[p], indices[p]->dims, sizeof dims[p]);
+    }
+    *done = true;
+    RG_TRY(rg_import_plain(m, node, 0, &x));
+    RG_TRY(rg_flow_reshape(m, &x, indices[0]->rank, dims));
+    return rg_import_define(m, node, 0, &x);
+}
+
 rg_status rg_convert_gather(rg_import *m, const rg_proto_node *node)
 {
     int64_t axis = 0;
@@ -146,6 +171,10 @@ rg_status rg_convert_gather(rg_import *m, const rg_proto_node *node)
     RG_TRY(rg_import_known(m, node, 0, &source));
     RG_TRY(rg_import_known(m, node, 1, &known));
     RG_CHECK(rg_type_is_integer(known->type), RG_MALFORMED, "input 1 does not hold integers");
+    if (rg_known_is_constant(known) && known->array[0] != known->array[1])
+        RG_TRY(pick_all(m, node, source, known, &done));
+    if (done)
+        return RG_OK;
     RG_CHECK(rg_known_is_constant(known) && known->array[0] == known->array[1], RG_UNSUPPORTED,
              "indices that are computed are not covered");
     RG_TRY(rg_known_array(m, known, 0, &indices));
