@@ -72,17 +72,25 @@ static void say(void *context, const char *sentence)
     fprintf(stderr, "retrograde: %s\n", sentence);
 }
 
+static void set_sizes(const request *q, rg_network_desc *network)
+{
+    network->height = q->height >= 0 ? q->height : network->height;
+    network->width = q->width >= 0 ? q->width : network->width;
+    network->channels = q->channels >= 0 ? q->channels : network->channels;
+    network->classes = q->classes >= 0 ? (int32_t)q->classes : network->classes;
+}
+
 static rg_status import_weights(const char *path, const request *q)
 {
     rg_network_desc network = rg_network_desc_default();
     rg_device *device = NULL;
     rg_model *model;
-    network.height = q->height;
-    network.width = q->width;
-    network.channels = q->channels;
-    network.classes = (int32_t)q->classes;
     RG_PASS(rg_model_open(q->model, &model));
-    rg_status status = rg_device_create("cpu", NULL, &device);
+    set_sizes(q, &network);
+    rg_status status = rg_model_describe(model, &network);
+    set_sizes(q, &network); /* what does not fit to the model is refused below */
+    if (status == RG_OK)
+        status = rg_device_create("cpu", NULL, &device);
     if (status == RG_OK)
         status = rg_checkpoint_import_weights(device, model, &network, path, say, NULL, q->out);
     rg_device_destroy(device);
@@ -104,7 +112,7 @@ static int check_request(const char *path, const request *q)
     if (weights && ends_with(q->out, ".txt"))
         return rg_wrong("weights become a checkpoint: -o FILE.safetensors");
     for (int i = 0; i < 4; i++) {
-        if (sizes[i] < 1 || sizes[i] > 1 << 20)
+        if (sizes[i] != -1 && (sizes[i] < 1 || sizes[i] > 1 << 20))
             return rg_wrong("--height, --width, --channels and --classes must be between 1 and %d",
                             1 << 20);
     }
@@ -124,16 +132,18 @@ static void print_help(const rg_option *options)
 
 int rg_cmd_import(int argc, char **argv)
 {
-    request q = { .height = 28, .width = 28, .channels = 1, .classes = 10 };
+    request q = { .height = -1, .width = -1, .channels = -1, .classes = -1 };
     const rg_option options[] = {
         { "out", RG_OPTION_TEXT, &q.out, "FILE", "the file to write, as -o FILE" },
-        { "model", RG_OPTION_TEXT, &q.model, "M", "for weights: a built-in model or a model file" },
-        { "height", RG_OPTION_COUNT, &q.height, "N", "for weights: height of images (default 28)" },
-        { "width", RG_OPTION_COUNT, &q.width, "N", "for weights: width of images (default 28)" },
+        { "model", RG_OPTION_TEXT, &q.model, "M",
+          "for weights: a built-in model, a model file or an ONNX model" },
+        { "height", RG_OPTION_COUNT, &q.height, "N",
+          "for weights: height of images (default: that of an ONNX model, or 28)" },
+        { "width", RG_OPTION_COUNT, &q.width, "N", "for weights: width of images (likewise)" },
         { "channels", RG_OPTION_COUNT, &q.channels, "N",
-          "for weights: channels of images (default 1)" },
+          "for weights: channels of images (likewise, or 1)" },
         { "classes", RG_OPTION_COUNT, &q.classes, "N",
-          "for weights: number of classes (default 10)" },
+          "for weights: number of classes (likewise, or 10)" },
         { "help", RG_OPTION_FLAG, &q.help, NULL, "print this help" },
         { NULL, RG_OPTION_FLAG, NULL, NULL, NULL },
     };

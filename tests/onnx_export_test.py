@@ -233,6 +233,10 @@ def test_import(folder):
     other = json.loads(succeed("predict", folder / "again.safetensors", image, "--json", "--top", 4))["classes"]
     for a, b in zip(said[0], other):
         assert a["number"] == b["number"] and abs(a["probability"] - b["probability"]) < 1e-5, other
+    # weights of PyTorch for an ONNX model, whose sizes are in its file
+    succeed("import", folder / "b.safetensors", "--model", start, "-o", folder / "again.safetensors")
+    other = json.loads(succeed("predict", folder / "again.safetensors", image, "--json", "--top", 4))["classes"]
+    assert other == said[0] or all(abs(a["probability"] - b["probability"]) < 1e-5 for a, b in zip(said[0], other)), other
     text = folder / "short.txt"
     text.write_text("conv1: conv 16 window=3 bias=false\nlast: dense classes\n")
     for options, word in ((["--classes", 5], "needs"), (["--classes", 4, "--model", text], "not in the file")):
