@@ -90,15 +90,24 @@ def test_sizes_of_an_open_batch(folder):
 
 def test_constants_of_an_open_batch(folder):
     """What is computed from the other dimensions is one constant, though the shape holds the batch, too."""
-    data = model([node("Shape", ["x"], ["s"]), node("Gather", ["s", "i"], ["h"]), node("Mul", ["h", "i"], ["r"]),
+    data = model([node("Shape", ["x"], ["s"]), node("Gather", ["s", "i"], ["h"]), node("Mul", ["h", "i"], ["m"]),
+                  node("Slice", ["s", "none", "none"], ["empty"]), node("Unsqueeze", ["m", "none"], ["n"]),
+                  node("Concat", ["empty", "n"], ["c"], axis=0), node("Squeeze", ["c"], ["r"]),
                   node("Range", ["zero", "r", "one"], ["row"]), node("Cast", ["row"], ["f"], to=1), node("Add", ["x", "f"], ["y"])],
                  [port("x", ["N", 2, 4])], [port("y", ["N", 2, 4])],
-                 [tensor("i", [], [2], INT64), tensor("zero", [], [0], INT64), tensor("one", [], [2], INT64)], opset=13)
+                 [tensor("i", [], [2], INT64), tensor("zero", [], [0], INT64), tensor("one", [], [2], INT64),
+                  tensor("none", [1], [0], INT64)], opset=13)
     assert output_of(folder, data, [3, 2, 4])[1] == tuple(
         struct.unpack("<f", struct.pack("<f", PIXELS[i] + 2 * (i % 4)))[0] for i in range(24))
     done = run_any("export", folder / "model.onnx", "--opset", 14, "-o", folder / "again.onnx")
     assert done.returncode == 0, done.stderr
     assert output_of(folder, (folder / "again.onnx").read_bytes(), [3, 2, 4]) == read_npy(folder / "y.npy")
+    batch = model([node("Shape", ["x"], ["s"]), node("Div", ["s", "four"], ["q"]), node("Cast", ["q"], ["f"], to=1),
+                   node("Add", ["x", "f"], ["y"])], [port("x", ["N", 2])], [port("y", ["N", 2])],
+                  [tensor("four", [2], [4, 1], INT64)], opset=13)
+    (folder / "model.onnx").write_bytes(batch)  # (0, 2) for 2 images and for 3
+    done = run_any("export", folder / "model.onnx", "--opset", 14, "-o", folder / "never.onnx")
+    assert done.returncode == 1 and "'f' depends on the size of the batch" in done.stderr, done.stderr
 
 
 def test_order_of_an_open_batch(folder):

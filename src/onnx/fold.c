@@ -48,12 +48,20 @@ static rg_status all_constant(rg_import *m, const rg_proto_node *node, bool trai
 
 static bool same_elements(const rg_array *a, const rg_array *b)
 {
-    return a->type == b->type && a->rank == b->rank && a->uniform == b->uniform &&
-           memcmp(a->dims, b->dims, (size_t)a->rank * sizeof a->dims[0]) == 0 &&
-           memcmp(a->data, b->data, (size_t)(a->uniform ? 1 : a->count) * sizeof a->data[0]) == 0;
+    if (a->type != b->type || a->rank != b->rank || a->uniform != b->uniform ||
+        memcmp(a->dims, b->dims, (size_t)a->rank * sizeof a->dims[0]) != 0)
+        return false;
+    const int64_t count = a->uniform ? 1 : a->count;
+    return count == 0 || memcmp(a->data, b->data, (size_t)count * sizeof a->data[0]) == 0;
 }
 
-/* What does not depend on the batch is one array, though it may be a part of what does. */
+/* Whether the node takes a part of its input. What is computed, such as n / 4, may be equal in both
+ * probes although it depends on the batch; the other dimensions of a shape do not. */
+static bool takes_part(const rg_proto_node *node)
+{
+    return strcmp(node->type, "Gather") == 0 || strcmp(node->type, "Slice") == 0;
+}
+
 static rg_status fold(rg_import *m, const rg_proto_node *node, const rg_importer *op, bool varies,
                       rg_array *y[RG_PROBES])
 {
@@ -67,7 +75,7 @@ static rg_status fold(rg_import *m, const rg_proto_node *node, const rg_importer
         RG_TRY(gather_constants(m, node, p, x));
         RG_TRY(op->fold(m, node, x, y[p]));
     }
-    if (same_elements(y[0], y[1]))
+    if (varies && takes_part(node) && same_elements(y[0], y[1]))
         y[1] = y[0];
     return RG_OK;
 }
