@@ -269,9 +269,17 @@ def test_many_rows(folder):
     """Rows of a table by many indices, as windows of 8 pixels pick their biases."""
     rows, columns, count = 225, 2, 5000
     index = [(i * 31) % rows for i in range(count)]
-    data = model([node("Gather", ["t", "i"], ["g"]), node("Mul", ["g", "x"], ["y"])], [port("x", [1, columns])], [port("y", [])],
-                 [tensor("t", [rows, columns], PIXELS[:rows * columns]), tensor("i", [count], index, INT64)])
+    picked = lambda kind, dims: model(
+        [node(kind, ["t", "i"], ["g"]), node("Mul", ["g", "x"], ["y"])], [port("x", [1, columns])], [port("y", [])],
+        [tensor("t", [rows, columns], PIXELS[:rows * columns]), tensor("i", dims, index, INT64)])
+    data = picked("Gather", [count])
+    of_one = output_of(folder, picked("GatherND", [count, 1]), [1, columns])
+    of_two = output_of(folder, picked("GatherND", [50, 100, 1]), [1, columns])
+    (folder / "model.onnx").write_bytes(picked("GatherND", [count // 2, 2]))
+    done = run(folder / "model.onnx", f"x={folder}/x.npy", "-o", f"y={folder}/never.npy")
+    assert done.returncode == 1 and "GatherND (node 'g': indices of 2 numbers each" in done.stderr, done.stderr
     shape, y = output_of(folder, data, [1, columns])
+    assert of_one == (shape, y) and of_two == ((50, 100, columns), y)
     assert shape == (count, columns)
     close(y, [PIXELS[i * columns + c] * PIXELS[c] for i in index for c in range(columns)])
     write_npy(folder / "dy.npy", [count, columns], [1.0] * (count * columns))

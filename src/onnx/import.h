@@ -323,8 +323,8 @@ rg_status rg_import_run_call(rg_import *m, const rg_proto_node *node, rg_onnx_ca
 rg_converter rg_convert_batch_norm, rg_convert_group_norm, rg_convert_dropout, rg_convert_resize;
 rg_converter rg_convert_cubic, rg_convert_erf, rg_convert_threshold, rg_convert_lp_pool,
     rg_convert_global_lp_pool, rg_convert_loss, rg_convert_expand, rg_convert_tile,
-    rg_convert_where, rg_convert_gather, rg_convert_depth_to_space, rg_convert_compare,
-    rg_convert_logic, rg_convert_sign, rg_convert_scatter;
+    rg_convert_where, rg_convert_gather, rg_convert_gather_nd, rg_convert_depth_to_space,
+    rg_convert_compare, rg_convert_logic, rg_convert_sign, rg_convert_scatter;
 /* Add, Sub, Mul and Div of what may be a part of a Gelu; *done is false where that is all to say.
  */
 rg_status rg_gelu_binary(rg_import *m, const rg_proto_node *node, rg_arithmetic_kind kind,

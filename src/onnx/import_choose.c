@@ -159,30 +159,13 @@ static rg_status pick_all(rg_import *m, const rg_proto_node *node, const rg_know
     return rg_import_define(m, node, 0, &x);
 }
 
-rg_status rg_convert_gather(rg_import *m, const rg_proto_node *node)
+/* Elements along a dimension of the file, by constant indices. */
+static rg_status pick(rg_import *m, const rg_proto_node *node, const rg_known *source,
+                      const rg_array *indices, int32_t along)
 {
-    int64_t axis = 0;
-    int32_t along;
-    rg_known *known = NULL, *source = NULL;
-    const rg_array *indices = NULL;
+    const int64_t length = source->shape[0].dims[along];
     rg_flow x;
     bool done = false;
-    RG_TRY(rg_attribute_int(node, "axis", &axis));
-    RG_TRY(rg_import_known(m, node, 0, &source));
-    RG_TRY(rg_import_known(m, node, 1, &known));
-    RG_CHECK(rg_type_is_integer(known->type), RG_MALFORMED, "input 1 does not hold integers");
-    if (rg_known_is_constant(known) && known->array[0] != known->array[1])
-        RG_TRY(pick_all(m, node, source, known, &done));
-    if (done)
-        return RG_OK;
-    RG_CHECK(rg_known_is_constant(known) && known->array[0] == known->array[1], RG_UNSUPPORTED,
-             "indices that are computed are not covered");
-    RG_TRY(rg_known_array(m, known, 0, &indices));
-    RG_TRY(rg_axis("attribute 'axis'", axis, source->shape[0].rank, &along));
-    const int64_t length = source->shape[0].dims[along];
-    RG_TRY(rg_import_open_gather(m, node, indices, &done));
-    if (done)
-        return RG_OK;
     RG_CHECK(length == source->shape[1].dims[along], RG_UNSUPPORTED,
              "picking from a dimension that depends on the size of the batch is not covered");
     if (along == 0 && source->shape[0].rank == 2)
@@ -203,6 +186,54 @@ rg_status rg_convert_gather(rg_import *m, const rg_proto_node *node)
              (long long)indices->count, along);
     RG_TRY(shape_picked(m, indices, along, &x));
     return rg_import_define(m, node, 0, &x);
+}
+
+rg_status rg_convert_gather(rg_import *m, const rg_proto_node *node)
+{
+    int64_t axis = 0;
+    int32_t along;
+    rg_known *known = NULL, *source = NULL;
+    const rg_array *indices = NULL;
+    bool done = false;
+    RG_TRY(rg_attribute_int(node, "axis", &axis));
+    RG_TRY(rg_import_known(m, node, 0, &source));
+    RG_TRY(rg_import_known(m, node, 1, &known));
+    RG_CHECK(rg_type_is_integer(known->type), RG_MALFORMED, "input 1 does not hold integers");
+    if (rg_known_is_constant(known) && known->array[0] != known->array[1])
+        RG_TRY(pick_all(m, node, source, known, &done));
+    if (done)
+        return RG_OK;
+    RG_CHECK(rg_known_is_constant(known) && known->array[0] == known->array[1], RG_UNSUPPORTED,
+             "indices that are computed are not covered");
+    RG_TRY(rg_known_array(m, known, 0, &indices));
+    RG_TRY(rg_axis("attribute 'axis'", axis, source->shape[0].rank, &along));
+    RG_TRY(rg_import_open_gather(m, node, indices, &done));
+    return done ? RG_OK : pick(m, node, source, indices, along);
+}
+
+/* Indices of one number each: along the first dimension. */
+rg_status rg_convert_gather_nd(rg_import *m, const rg_proto_node *node)
+{
+    int64_t batch = 0;
+    rg_known *known = NULL, *source = NULL;
+    const rg_array *indices = NULL;
+    RG_TRY(rg_attribute_int(node, "batch_dims", &batch));
+    RG_CHECK(batch == 0, RG_UNSUPPORTED, "attribute 'batch_dims' is %lld; 0 is covered",
+             (long long)batch);
+    RG_TRY(rg_import_known(m, node, 0, &source));
+    RG_TRY(rg_import_known(m, node, 1, &known));
+    RG_CHECK(rg_type_is_integer(known->type), RG_MALFORMED, "input 1 does not hold integers");
+    RG_CHECK(rg_known_is_constant(known) && known->array[0] == known->array[1], RG_UNSUPPORTED,
+             "indices that are computed are not covered");
+    RG_TRY(rg_known_array(m, known, 0, &indices));
+    RG_CHECK(indices->rank >= 1 && source->shape[0].rank >= 1, RG_MALFORMED,
+             "an input has no dimensions");
+    RG_CHECK(indices->dims[indices->rank - 1] == 1, RG_UNSUPPORTED,
+             "indices of %lld numbers each are not covered",
+             (long long)indices->dims[indices->rank - 1]);
+    rg_array rows = *indices;
+    rows.rank--;
+    return pick(m, node, source, &rows, 0);
 }
 
 /* ---- blocks of pixels ---- */

@@ -95,6 +95,7 @@ static const rg_importer operators[] = {
     { "Shape", "start end", 1, 1, rg_convert_shape, NULL },
     { "Size", "", 1, 1, rg_convert_shape, NULL },
     { "Gather", "axis", 2, 2, rg_convert_gather, rg_fold_gather },
+    { "GatherND", "batch_dims", 2, 2, rg_convert_gather_nd, NULL },
     { "ScatterND", "reduction", 3, 3, rg_convert_scatter, rg_fold_scatter },
     { "NonZero", "", 1, 1, NULL, rg_fold_non_zero },
     { "Trilu", "upper", 1, 2, NULL, rg_fold_trilu },
