@@ -102,12 +102,15 @@ def test_constants_of_an_open_batch(folder):
     done = run_any("export", folder / "model.onnx", "--opset", 14, "-o", folder / "again.onnx")
     assert done.returncode == 0, done.stderr
     assert output_of(folder, (folder / "again.onnx").read_bytes(), [3, 2, 4]) == read_npy(folder / "y.npy")
-    batch = model([node("Shape", ["x"], ["s"]), node("Div", ["s", "four"], ["q"]), node("Cast", ["q"], ["f"], to=1),
-                   node("Add", ["x", "f"], ["y"])], [port("x", ["N", 2])], [port("y", ["N", 2])],
-                  [tensor("four", [2], [4, 1], INT64)], opset=13)
-    (folder / "model.onnx").write_bytes(batch)  # (0, 2) for 2 images and for 3
-    done = run_any("export", folder / "model.onnx", "--opset", 14, "-o", folder / "never.onnx")
-    assert done.returncode == 1 and "'f' depends on the size of the batch" in done.stderr, done.stderr
+    last = [node("Cast", ["q"], ["f"], to=1), node("Add", ["x", "f"], ["y"])]  # what is equal for 2 images and for 3
+    for nodes, dims, values in (([node("Div", ["s", "k"], ["q"])], [2], [4, 1]),
+                                ([node("Gather", ["s", "zero"], ["n"]), node("Div", ["n", "k"], ["q"])], [], [4]),
+                                ([node("Gather", ["s", "zero"], ["n"]), node("Min", ["n", "k"], ["q"])], [], [2])):
+        (folder / "model.onnx").write_bytes(model(
+            [node("Shape", ["x"], ["s"]), *nodes, *last], [port("x", ["N", 2])], [port("y", ["N", 2])],
+            [tensor("k", dims, values, INT64), tensor("zero", [], [0], INT64)], opset=13))
+        done = run_any("export", folder / "model.onnx", "--opset", 14, "-o", folder / "never.onnx")
+        assert done.returncode == 1 and "'f' depends on the size of the batch" in done.stderr, done.stderr
 
 
 def test_order_of_an_open_batch(folder):

@@ -202,17 +202,17 @@ rg_status rg_import_list(rg_import *m, const rg_proto_node *node, const char *at
 bool rg_import_scalar(rg_import *m, const rg_proto_node *node, size_t input, double *number)
 {
     rg_known *known = NULL;
-    const rg_array *a = NULL, *b = NULL;
+    const rg_array *array = NULL;
     if (!rg_node_has(node, input) || rg_import_known(m, node, input, &known) != RG_OK)
         return false;
     if (!rg_known_is_constant(known) || known->trained || rg_type_is_integer(known->type) ||
         rg_shape_count(&known->shape[0]) != 1 || known->has_flow)
         return false;
-    if (rg_known_array(m, known, 0, &a) != RG_OK || rg_known_array(m, known, 1, &b) != RG_OK)
+    if (known->array[0] != known->array[1]) /* it depends on the batch, though it may be equal */
         return false;
-    *number = rg_array_at(a, 0).f;
-    if (rg_array_at(b, 0).f != *number)
+    if (rg_known_array(m, known, 0, &array) != RG_OK)
         return false;
+    *number = rg_array_at(array, 0).f;
     if (known->type == RG_ONNX_FLOAT && (double)(float)*number == *number)
         *number = rg_meant_constant((float)*number);
     return true;
