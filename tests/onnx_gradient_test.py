@@ -179,6 +179,21 @@ def check_ties(folder):
     assert read_npy(folder / "dk.npy")[1] == (1.0, 0.5, 0.0)
 
 
+def check_norm_of_zeros(folder):
+    """Rows of zeros, as padding has them, have a norm of 0 and no gradient, also where they are divided by it."""
+    write_npy(folder / "x.npy", [2, 3], [0.0, 0.0, 0.0, 1.0, 2.0, 2.0])
+    write_npy(folder / "dy.npy", [2, 3], [1.0] * 6)
+    (folder / "norm.onnx").write_bytes(
+        model([node("ReduceL2", ["x"], ["n"], axes=[1]), node("Clip", ["n", "low"], ["c"]), node("Div", ["x", "c"], ["y"])],
+              [port("x", [2, 3])], [port("y", [2, 3]), port("n", [2, 1])], [tensor("low", [], [0.5])]))
+    for dtype, tolerance in (("f32", 1e-6), ("f64", 1e-12)):
+        succeed(folder / "norm.onnx", f"x={folder}/x.npy", "--dtype", dtype, "--gradient", f"y={folder}/dy.npy", "-o",
+                f"x={folder}/dx.npy", "-o", f"n={folder}/n.npy")
+        wanted = [2.0] * 3 + [(3 - 5 * v / 3) / 9 for v in (1.0, 2.0, 2.0)]
+        got = read_npy(folder / "dx.npy")[1] + read_npy(folder / "n.npy")[1]
+        assert all(abs(a - b) < tolerance for a, b in zip(got, wanted + [0.0, 3.0])), got
+
+
 def check_meant(folder):
     """In f64 an attribute and a constant of f32 are the numbers that were rounded to them."""
     write_npy(folder / "x.npy", [1, 1], [-3.0], "d")
@@ -232,7 +247,7 @@ def main():
                 check_case(folder, *case)
             except AssertionError as wrong:
                 raise AssertionError(label) from wrong
-        for check in (check_losses, check_ties, check_meant, check_refused, check_exported):
+        for check in (check_losses, check_ties, check_norm_of_zeros, check_meant, check_refused, check_exported):
             check(folder)
 
 

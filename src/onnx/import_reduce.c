@@ -42,6 +42,17 @@ static const reduction *reduction_of(const char *type)
     return &reductions[i];
 }
 
+/* The root of sums of squares. Its gradient where all of them are 0 is 0, as in PyTorch: that of
+ * relu is 0, and the root of the smallest normal number (of f16, the smallest one) has a finite
+ * one. Sums that are not as small do not change by it. */
+static rg_status apply_root(rg_import *m, rg_flow *x)
+{
+    const rg_dtype dtype = x->shape[0].dtype;
+    const double least = dtype == RG_F64 ? 0x1p-1022 : dtype == RG_F16 ? 0x1p-24 : 0x1p-126;
+    RG_TRY(rg_flow_neuron(m, x, RG_NEURON_RELU, NULL, 0));
+    return rg_flow_neuron(m, x, RG_NEURON_POWER, (const double[]){ 1, least, 0.5 }, 3);
+}
+
 static rg_status apply_function(rg_import *m, function f, rg_flow *x)
 {
     switch (f) {
@@ -50,7 +61,7 @@ static rg_status apply_function(rg_import *m, function f, rg_flow *x)
     case SQUARE:
         return rg_flow_neuron(m, x, RG_NEURON_POWER, (const double[]){ 1, 0, 2 }, 3);
     case ROOT:
-        return rg_flow_neuron(m, x, RG_NEURON_POWER, (const double[]){ 1, 0, 0.5 }, 3);
+        return apply_root(m, x);
     case LOGARITHM:
         return rg_flow_neuron(m, x, RG_NEURON_LOGARITHM, NULL, 0);
     default:
