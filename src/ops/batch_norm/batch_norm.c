@@ -3,7 +3,6 @@
 /* Batch normalization: description, validation, shape rule, state, forward, gradient. */
 #include "ops/batch_norm/batch_norm_record.h"
 #include "ops/neuron/neuron_fields.h"
-#include "ops/transpose/channels_last.h"
 
 #include <float.h>
 
@@ -247,9 +246,9 @@ static rg_status take_moments(rg_call *call, rg_batch_norm_tensors *t, rg_tensor
     return RG_OK;
 }
 
-static rg_status forward_whole(rg_call *call, bool chained)
+static rg_status forward_whole(rg_call *call, const rg_batch_norm_request *request)
 {
-    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call, chained);
+    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call, request);
     rg_tensor *made;
     RG_TRY(take_moments(call, &t, &made));
     rg_status status = record_statistics(call, &t, 0, true);
@@ -259,15 +258,15 @@ static rg_status forward_whole(rg_call *call, bool chained)
     return status;
 }
 
-static rg_status record_forward(rg_call *call, bool chained)
+static rg_status record_forward(rg_call *call, const rg_batch_norm_request *request)
 {
     const rg_batch_norm_desc *d = call->desc;
     if (d->phase == RG_BATCH_NORM_WHOLE)
-        return forward_whole(call, chained);
+        return forward_whole(call, request);
     RG_CHECK(call->state != NULL, RG_INVALID_ARGUMENT,
              "batch_norm: phase normalize reads its statistics from the state, which is NULL");
     int64_t *progress = call->state->progress;
-    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call, chained);
+    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call, request);
     t.moments = rg_state_slot_tensor(call->state, MOMENTS);
     if (d->phase == RG_BATCH_NORM_NORMALIZE) {
         RG_CHECK(progress[COUNTED] > 0, RG_INVALID_STATE,
@@ -386,10 +385,10 @@ static rg_status gradient_phase(rg_call *call, const rg_batch_norm_tensors *t,
                                                 : gradient_normalize(call, t, factors);
 }
 
-static rg_status record_gradient(rg_call *call, bool chained)
+static rg_status record_gradient(rg_call *call, const rg_batch_norm_request *request)
 {
     const rg_batch_norm_desc *d = call->desc;
-    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call, chained);
+    rg_batch_norm_tensors t = rg_batch_norm_tensors_of(call, request);
     const int64_t factor_dims[] = { RG_NORM_FACTORS, rg_batch_norm_channels_of(t.x) };
     const int64_t sum_dims[] = { 2, rg_batch_norm_channels_of(t.x) };
     rg_tensor *moments, *factors = NULL, *sums = NULL;
@@ -408,12 +407,12 @@ static rg_status record_gradient(rg_call *call, bool chained)
     return status;
 }
 
-rg_status rg_batch_norm_record(rg_call *call, const rg_batch_norm_request *request, bool chained)
+rg_status rg_batch_norm_record(rg_call *call, const rg_batch_norm_request *request)
 {
-    return request->gradient ? record_gradient(call, chained) : record_forward(call, chained);
+    return request->gradient ? record_gradient(call, request) : record_forward(call, request);
 }
 
-static const rg_strategy *const strategies[] = { &rg_batch_norm_chains, &rg_batch_norm_rows, NULL };
+static const rg_strategy *const strategies[] = { RG_BATCH_NORM_STRATEGIES(RG_STRATEGY_ENTRY) NULL };
 
 static rg_status forward(rg_call *call)
 {
@@ -425,16 +424,6 @@ static rg_status gradient(rg_call *call)
     return rg_strategy_run(call, strategies, &(rg_batch_norm_request){ .gradient = true });
 }
 
-static rg_status forward_by_channels(rg_call *call)
-{
-    return rg_channels_last_forward(call, forward);
-}
-
-static rg_status gradient_by_channels(rg_call *call)
-{
-    return rg_channels_last_gradient(call, gradient);
-}
-
 RG_OP_DEFINE(
     batch_norm, .text = "batch normalization", .desc = { fields, &defaults, sizeof defaults },
     .inputs = (const char *const[]){ "x", "gamma", "beta", "mean", "variance", NULL },
@@ -443,7 +432,7 @@ RG_OP_DEFINE(
     .aliases_of = aliases_of, .count_inputs = count_inputs, .count_outputs = count_outputs,
     .input_names = input_names, .check = check, .shapes = shapes, .state = make_slots, .fits = fits,
     .fills_state = fills_state, .writes_state = writes_state, .reads = reads, .optional_dy = 6,
-    .shares_state = shares_state, .forward = forward_by_channels, .gradient = gradient_by_channels,
+    .shares_state = shares_state, .forward = forward, .gradient = gradient,
     .fusion = { .is_cheap = true, .keep_first_output = keep_first_output },
     .strategies = (const rg_strategy *const *const[]){ strategies, NULL });
 

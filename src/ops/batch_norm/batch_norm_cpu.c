@@ -4,12 +4,23 @@
 #include "ops/batch_norm/batch_norm.h"
 #include "ops/norm/norm_cpu.h"
 
-/* The rows and channels of a unit. */
-RG_INLINE channel_block block_of(const rg_channels *s, int64_t unit, bool stream, rg_dtype T)
+/* The rows and channels of a unit. Units that follow each other have the same rows, or, of planes
+ * that are summed up, the same channels: so memory is read in long runs. */
+RG_INLINE channel_block block_of(const rg_channels *s, int64_t unit, bool sums, bool stream,
+                                 rg_dtype T)
 {
-    const int64_t part = unit / s->blocks, first = unit % s->blocks * s->block;
+    const bool along = s->planes && sums;
+    const int64_t part = along ? unit % s->parts : unit / s->blocks;
+    const int64_t first = (along ? unit / s->parts : unit % s->blocks) * s->block;
     const int64_t row = part * s->part, width = least(s->block, s->channels - first);
     return (channel_block){ s, row, row + rg_channels_rows(s, part), first, width, T, stream };
+}
+
+/* What a block's part has in an array of so many rows of channels for each part. */
+RG_INLINE real *part_of(void *partial, const channel_block *b, int rows)
+{
+    const rg_channels *s = b->s;
+    return (real *)partial + b->begin / s->part * rows * s->channels + b->first;
 }
 
 /* ---- statistics ---- */
@@ -33,10 +44,9 @@ RG_INLINE void parts(const rg_batch_norm_parts_args *k, int64_t begin, int64_t e
     const rg_channels *s = &k->shape;
     norm_parts p;
     for (int64_t unit = begin; unit < end; unit++) {
-        const channel_block b = block_of(s, unit, false, T);
-        NORM_ROWS.sum_parts(&p, &b, k->x);
-        end_part(&p, &b,
-                 (real *)k->partial + unit / s->blocks * RG_NORM_PARTIAL * s->channels + b.first);
+        const channel_block b = block_of(s, unit, true, false, T);
+        norm_loops(s)->sum_parts(&p, &b, k->x);
+        end_part(&p, &b, part_of(k->partial, &b, RG_NORM_PARTIAL));
     }
 }
 
@@ -171,9 +181,9 @@ RG_INLINE void forward(const rg_batch_norm_args *k, int64_t begin, int64_t end, 
     const int64_t last = rg_channels_units(s) - 1;
     for (int64_t i = begin; i < end; i++) {
         /* what was read last is most likely in the cache */
-        const channel_block b = block_of(s, last - i, k->stream, T);
+        const channel_block b = block_of(s, last - i, false, k->stream, T);
         set_columns(&c, &b, k->moments, k->gamma, k->beta, &k->parameters, NULL);
-        NORM_ROWS.forward(&c, &b, data);
+        norm_loops(s)->forward(&c, &b, data);
     }
 }
 
@@ -194,10 +204,10 @@ RG_INLINE void sums(const rg_batch_norm_sums_args *k, int64_t begin, int64_t end
     set_neuron(&c, &k->neuron);
     const void *const data[] = { k->dy, k->x };
     for (int64_t unit = begin; unit < end; unit++) {
-        const channel_block b = block_of(s, unit, false, T);
+        const channel_block b = block_of(s, unit, true, false, T);
         set_columns(&c, &b, k->moments, k->gamma, k->beta, &k->parameters, NULL);
-        NORM_ROWS.sum_gradient(&c, &b, data);
-        end_sums(&c, s, b.width, (real *)k->partial + unit / s->blocks * 2 * s->channels + b.first);
+        norm_loops(s)->sum_gradient(&c, &b, data);
+        end_sums(&c, s, b.width, part_of(k->partial, &b, 2));
     }
 }
 
@@ -298,10 +308,10 @@ RG_INLINE void gradient(const rg_batch_norm_gradient_args *k, int64_t begin, int
     const void *const data[] = { k->dy, k->x, k->dx };
     const int64_t last = rg_channels_units(s) - 1;
     for (int64_t i = begin; i < end; i++) {
-        const channel_block b = block_of(s, last - i, k->stream, T); /* as forward */
+        const channel_block b = block_of(s, last - i, false, k->stream, T); /* as forward */
         set_columns(&c, &b, k->moments, k->gamma, k->beta, &k->parameters,
                     k->given ? NULL : k->factors);
-        NORM_ROWS.gradient(&c, &b, data);
+        norm_loops(s)->gradient(&c, &b, data);
     }
 }
 

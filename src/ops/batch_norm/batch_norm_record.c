@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Batch normalization: the tensors of a call, and a function for each launch. */
 #include "ops/batch_norm/batch_norm_record.h"
+#include "core/integer.h"
 
 /* ---- inputs and the state ---- */
 
@@ -37,12 +38,14 @@ static rg_dtype dtype_of_parameters(const rg_call *call)
                                                    : rg_norm_real(call->x[0]->desc.dtype);
 }
 
-rg_batch_norm_tensors rg_batch_norm_tensors_of(const rg_call *call, bool chained)
+rg_batch_norm_tensors rg_batch_norm_tensors_of(const rg_call *call,
+                                               const rg_batch_norm_request *request)
 {
     const rg_batch_norm_desc *d = call->desc;
     rg_batch_norm_tensors t = { .x = call->x[0],
                                 .at = rg_batch_norm_inputs_of(d),
-                                .chained = chained };
+                                .chained = request->chained,
+                                .planes = request->planes };
     t.any = t.x;
     t.gamma = t.at.gamma > 0 && call->x[t.at.gamma] != NULL ? call->x[t.at.gamma] : t.any;
     t.beta = t.at.beta > 0 && call->x[t.at.beta] != NULL ? call->x[t.at.beta] : t.any;
@@ -57,9 +60,38 @@ rg_batch_norm_tensors rg_batch_norm_tensors_of(const rg_call *call, bool chained
     return t;
 }
 
+/* Of planes, a unit has as many as are summed up side by side, because they share no cache lines.
+ */
+static rg_channels shape_of(const rg_tensor_desc *const descs[], int tensors,
+                            const rg_batch_norm_tensors *t)
+{
+    enum { PLANES = 16 };
+    rg_channels shape = rg_channels_make(descs, tensors, 0, t->chained);
+    if (t->planes) {
+        shape.planes = true;
+        shape.block = rg_min(shape.block, PLANES);
+        shape.blocks = rg_ceil_div(shape.channels, shape.block);
+    }
+    return shape;
+}
+
+/* The same where nothing is summed up: parts are whole planes of images, if these are not long. */
+static rg_channels shape_of_results(const rg_tensor_desc *const descs[], int tensors,
+                                    const rg_batch_norm_tensors *t)
+{
+    enum { PART_ELEMENTS = 16384, MAX_RUN = 8192 };
+    rg_channels s = shape_of(descs, tensors, t);
+    if (!t->planes)
+        return s;
+    const int64_t run = rg_min(s.rows.dims[s.rows.rank - 1], MAX_RUN);
+    s.part = run * rg_max(PART_ELEMENTS / (run * s.block), 1);
+    s.parts = rg_ceil_div(s.rows.count, s.part);
+    return s;
+}
+
 rg_channels rg_batch_norm_shape_of(const rg_batch_norm_tensors *t)
 {
-    return rg_channels_make((const rg_tensor_desc *const[]){ &t->x->desc }, 1, 0, t->chained);
+    return shape_of((const rg_tensor_desc *const[]){ &t->x->desc }, 1, t);
 }
 
 int64_t rg_batch_norm_channels_of(const rg_tensor *x)
@@ -139,7 +171,7 @@ rg_status rg_batch_norm_record_forward(rg_call *call, const rg_batch_norm_tensor
 {
     const rg_batch_norm_desc *d = call->desc;
     const rg_tensor_desc *const descs[] = { &t->x->desc, &call->y[0]->desc };
-    rg_batch_norm_args args = { .shape = rg_channels_make(descs, 2, 0, t->chained),
+    rg_batch_norm_args args = { .shape = shape_of_results(descs, 2, t),
                                 .parameters = t->parameters,
                                 .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, false) };
     const rg_launch launch = { .tensors = { RG_BIND(args, x, t->x), RG_BIND(args, gamma, t->gamma),
@@ -151,7 +183,7 @@ rg_status rg_batch_norm_record_forward(rg_call *call, const rg_batch_norm_tensor
                                RG_ARGS(args),
                                .units = rg_channels_units(&args.shape),
                                .bytes = 2 * rg_move_bytes(t->x) };
-    args.stream = args.shape.dense && rg_call_streams(call, rg_move_bytes(t->x));
+    args.stream = (args.shape.dense || t->planes) && rg_call_streams(call, rg_move_bytes(t->x));
     return rg_record(call, &launch);
 }
 
@@ -161,7 +193,7 @@ rg_status rg_batch_norm_record_sums(rg_call *call, const rg_batch_norm_tensors *
     const rg_batch_norm_desc *d = call->desc;
     const rg_tensor_desc *const descs[] = { &call->dy[0]->desc, &t->x->desc };
     const rg_batch_norm_sums_args args = {
-        .shape = rg_channels_make(descs, 2, 0, t->chained),
+        .shape = shape_of(descs, 2, t),
         .parameters = t->parameters,
         .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, true),
     };
@@ -252,7 +284,7 @@ rg_status rg_batch_norm_record_gradient(rg_call *call, const rg_batch_norm_tenso
         return RG_OK;
     const rg_tensor_desc *const descs[] = { &call->dy[0]->desc, &t->x->desc, &dx->desc };
     rg_batch_norm_gradient_args args = {
-        .shape = rg_channels_make(descs, 3, 0, t->chained),
+        .shape = shape_of_results(descs, 3, t),
         .parameters = t->parameters,
         .neuron = rg_norm_neuron_of(&d->neuron, descs[0]->dtype, true),
         .given = d->statistics == RG_BATCH_NORM_GIVEN,
@@ -270,6 +302,7 @@ rg_status rg_batch_norm_record_gradient(rg_call *call, const rg_batch_norm_tenso
         .units = rg_channels_units(&args.shape),
         .bytes = 3 * rg_move_bytes(t->x)
     };
-    args.stream = !args.add && args.shape.dense && rg_call_streams(call, rg_move_bytes(t->x));
+    args.stream =
+        !args.add && (args.shape.dense || t->planes) && rg_call_streams(call, rg_move_bytes(t->x));
     return rg_record(call, &launch);
 }

@@ -29,6 +29,13 @@ enum { MEAN, VARIANCE, S, DGAMMA, DBETA, MOMENTS, SUMS, SLOTS };
  * nothing yet; an empty batch is 1. */
 enum { COUNTED, NORMALIZED, SUMMED, FINISHED };
 
+/* What strategies record: forward or gradient of the call. They set the other two. */
+typedef struct rg_batch_norm_request {
+    bool gradient;
+    bool chained; /* short rows are taken several at a time */
+    bool planes;  /* memory is planes of one channel each */
+} rg_batch_norm_request;
+
 /* The tensors of one call. `any` replaces those that do not exist. */
 typedef struct rg_batch_norm_tensors {
     const rg_tensor *x, *gamma, *beta, *mean, *variance, *any;
@@ -36,9 +43,11 @@ typedef struct rg_batch_norm_tensors {
     rg_norm_parameters parameters;
     rg_batch_norm_inputs at;
     bool chained; /* several rows are taken at a time */
+    bool planes;  /* memory is planes of channels */
 } rg_batch_norm_tensors;
 
-rg_batch_norm_tensors rg_batch_norm_tensors_of(const rg_call *call, bool chained);
+rg_batch_norm_tensors rg_batch_norm_tensors_of(const rg_call *call,
+                                               const rg_batch_norm_request *request);
 
 /* The shape of x: how it is cut into units. */
 rg_channels rg_batch_norm_shape_of(const rg_batch_norm_tensors *t);
@@ -51,14 +60,17 @@ const rg_tensor *rg_batch_norm_slot(const rg_call *call, int32_t index, const rg
 
 /* ---- strategies ---- */
 
-/* What strategies record: forward or gradient of the call. */
-typedef struct rg_batch_norm_request {
-    bool gradient;
-} rg_batch_norm_request;
-extern const rg_strategy rg_batch_norm_chains, rg_batch_norm_rows;
+/* In the order in which they are asked. */
+/* clang-format off */
+#define RG_BATCH_NORM_STRATEGIES(STRATEGY) \
+    STRATEGY(rg_batch_norm_planes) \
+    STRATEGY(rg_batch_norm_chains) \
+    STRATEGY(rg_batch_norm_rows)
+/* clang-format on */
+RG_BATCH_NORM_STRATEGIES(RG_STRATEGY_DECLARE)
 
-/* All launches of a call; short rows are taken several at a time where `chained`. */
-rg_status rg_batch_norm_record(rg_call *call, const rg_batch_norm_request *request, bool chained);
+/* All launches of a call. */
+rg_status rg_batch_norm_record(rg_call *call, const rg_batch_norm_request *request);
 
 /* ---- launches, in the order of the kernels ---- */
 

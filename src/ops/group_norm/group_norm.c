@@ -4,7 +4,6 @@
 #include "ops/group_norm/group_norm_record.h"
 #include "ops/neuron/neuron_fields.h"
 #include "ops/norm/norm_record.h"
-#include "ops/transpose/channels_last.h"
 
 #include <float.h>
 
@@ -149,16 +148,6 @@ static rg_status gradient(rg_call *call)
     return rg_strategy_run(call, strategies, &(rg_group_norm_request){ .gradient = true });
 }
 
-static rg_status forward_by_channels(rg_call *call)
-{
-    return rg_channels_last_forward(call, forward);
-}
-
-static rg_status gradient_by_channels(rg_call *call)
-{
-    return rg_channels_last_gradient(call, gradient);
-}
-
 RG_OP_DEFINE(group_norm, .text = "group, instance and layer normalization",
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", "gamma", "beta", NULL },
@@ -167,8 +156,7 @@ RG_OP_DEFINE(group_norm, .text = "group, instance and layer normalization",
                                             0 },
              .count_inputs = count_inputs, .input_names = input_names, .check = check,
              .shapes = shapes, .state = make_slots, .writes_state = writes_state, .reads = reads,
-             .forward = forward_by_channels, .gradient = gradient_by_channels,
-             .fusion = { .is_cheap = true },
+             .forward = forward, .gradient = gradient, .fusion = { .is_cheap = true },
              .strategies = (const rg_strategy *const *const[]){ strategies, NULL });
 
 rg_status rg_group_norm_create(rg_device *device, const rg_group_norm_desc *desc,

@@ -11,14 +11,14 @@
 enum { COLUMN_ROWS = 1024 };
 
 /* The second pass of the gradient begins with the last rows, which are nearest, and goes back by so
- * many. */
+ * many; planes have them all at once. */
 enum { COLUMN_BACK = 32 };
 
 /* Where the rows before `row` begin; they belong to all chains. */
 static inline int64_t rows_back(const rg_channels *s, int64_t row)
 {
     const int64_t back = COLUMN_BACK * s->chains;
-    return (row - 1) / back * back;
+    return s->planes ? 0 : (row - 1) / back * back;
 }
 
 /* A unit: groups of one image. Units of fewer channels, so that both passes stay in the
@@ -149,7 +149,7 @@ RG_OUTLINE void unit_statistics(const group_unit *u, const rg_channels *s, const
         channel_block b = block_of(u, from, T);
         width = b.width;
         for (b.s = s; next_rows(&b);) {
-            NORM_ROWS.sum_parts(&p, &b, x);
+            norm_loops(s)->sum_parts(&p, &b, x);
             join_rows(&m, &p, &b);
         }
         for (int64_t c = 0, count; c < width && s->rows.count > 0; c += count) {
@@ -216,7 +216,7 @@ RG_INLINE void columns_forward(const rg_group_norm_args *k, int64_t begin, int64
             channel_block b = block_of(&u, from, T);
             b.end = s->rows.count;
             set_columns(&c, &u, &g, k->gamma, k->beta, &b);
-            NORM_ROWS.forward(&c, &b, data);
+            norm_loops(s)->forward(&c, &b, data);
         }
     }
 }
@@ -266,7 +266,7 @@ RG_OUTLINE void unit_sums(const rg_group_norm_gradient_args *k, const group_unit
         for (int64_t i = 0; i < width; i++)
             sum[i] = product[i] = 0;
         while (next_rows(&b)) {
-            NORM_ROWS.sum_gradient(c, &b, data);
+            norm_loops(s)->sum_gradient(c, &b, data);
             for (int64_t i = 0; i < width; i++) {
                 sum[i] += sum_chains(c->all, i, width, s->chains);
                 product[i] += sum_chains(c->all_products, i, width, s->chains);
@@ -325,7 +325,7 @@ RG_INLINE void columns_gradient(const rg_group_norm_gradient_args *k, int64_t be
             for (b.begin = s->rows.count; b.begin > 0;) {
                 b.end = b.begin;
                 b.begin = rows_back(s, b.end);
-                NORM_ROWS.gradient(&c, &b, data);
+                norm_loops(s)->gradient(&c, &b, data);
             }
         }
     }

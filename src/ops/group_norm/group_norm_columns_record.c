@@ -4,6 +4,7 @@
  * groups. */
 #include "core/integer.h"
 #include "ops/group_norm/group_norm_record.h"
+#include "ops/transpose/channels_last.h"
 
 static bool accepts(const rg_call *call, const void *request)
 {
@@ -13,10 +14,12 @@ static bool accepts(const rg_call *call, const void *request)
 
 /* A unit is whole groups of one image: so many that it stays in the cache between its passes, and
  * has whole cache lines if possible. */
-static void cut(rg_channels *s, int64_t each)
+void rg_group_norm_cut(rg_group_norm_shape *shape)
 {
     enum { L2_ELEMENTS = 262144, LINE_ELEMENTS = 32, ROW_ELEMENTS = 256, PART_ELEMENTS = 8192 };
     enum { MIN_PART_ROWS = 16, MAX_PARTS = 1024 }; /* of a GPU, where there are many images */
+    rg_channels *const s = &shape->channels;
+    const int64_t each = s->channels / shape->groups;
     const int64_t most_columns = L2_ELEMENTS / rg_clamp(s->rows.count, 1, L2_ELEMENTS);
     const int64_t want = rg_clamp(most_columns, 1, RG_CHANNEL_COLUMNS);
     int64_t step = each;
@@ -32,12 +35,25 @@ static void cut(rg_channels *s, int64_t each)
     s->chains = s->blocks == 1 && s->block < ROW_ELEMENTS ? ROW_ELEMENTS / s->block : 1;
 }
 
+static rg_status forward(rg_call *call)
+{
+    rg_group_norm_shape s = rg_group_norm_shape_of(call, false);
+    rg_group_norm_cut(&s);
+    return rg_group_norm_record(call, &s, false);
+}
+
+static rg_status gradient(rg_call *call)
+{
+    rg_group_norm_shape s = rg_group_norm_shape_of(call, true);
+    rg_group_norm_cut(&s);
+    return rg_group_norm_record(call, &s, true);
+}
+
 static rg_status record(rg_call *call, const void *request)
 {
-    const rg_group_norm_request *r = request;
-    rg_group_norm_shape s = rg_group_norm_shape_of(call, r->gradient);
-    cut(&s.channels, s.channels.channels / s.groups);
-    return rg_group_norm_record(call, &s, r->gradient);
+    return ((const rg_group_norm_request *)request)->gradient
+               ? rg_channels_last_gradient(call, gradient)
+               : rg_channels_last_forward(call, forward);
 }
 
 const rg_strategy rg_group_norm_columns = { "columns", accepts, record };

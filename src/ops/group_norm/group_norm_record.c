@@ -97,6 +97,11 @@ static const rg_tensor *either(const rg_tensor *tensor, const rg_tensor *otherwi
     return tensor != NULL ? tensor : otherwise;
 }
 
+static bool has_neighbours(const rg_group_norm_shape *s)
+{
+    return s->channels.dense || s->channels.planes;
+}
+
 /* ---- forward ---- */
 
 static rg_status record_forward(rg_call *call, const rg_group_norm_shape *shape, const buffers *r)
@@ -104,7 +109,7 @@ static rg_status record_forward(rg_call *call, const rg_group_norm_shape *shape,
     const rg_tensor *gamma, *beta, *x = call->x[0];
     rg_group_norm_args args = { .shape = *shape };
     take_parameters(call, &args.shape.parameters, &gamma, &beta);
-    args.shape.stream = shape->channels.dense && rg_call_streams(call, rg_move_bytes(x));
+    args.shape.stream = has_neighbours(shape) && rg_call_streams(call, rg_move_bytes(x));
     const rg_launch launch = {
         .tensors = { RG_BIND(args, x, x), RG_BIND(args, gamma, gamma), RG_BIND(args, beta, beta),
                      RG_BIND(args, mean, slot(call, RG_GROUP_NORM_MEAN, r->mean)),
@@ -200,7 +205,7 @@ static rg_status record_gradient(rg_call *call, const rg_group_norm_shape *shape
                                          .wants_sums = dgammas != NULL,
                                          .add = call->add & 1 };
     take_parameters(call, &args.shape.parameters, &gamma, &beta);
-    args.shape.stream = args.wants_dx && !args.add && shape->channels.dense &&
+    args.shape.stream = args.wants_dx && !args.add && has_neighbours(shape) &&
                         rg_call_streams(call, rg_move_bytes(x));
     const rg_launch launch = {
         .tensors = { RG_BIND(args, dy, call->dy[0]), RG_BIND(args, x, x),

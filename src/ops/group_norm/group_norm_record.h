@@ -35,12 +35,17 @@ typedef struct rg_group_norm_request {
 /* clang-format off */
 #define RG_GROUP_NORM_STRATEGIES(STRATEGY) \
     STRATEGY(rg_group_norm_rows) \
+    STRATEGY(rg_group_norm_planes) \
     STRATEGY(rg_group_norm_columns)
 /* clang-format on */
 RG_GROUP_NORM_STRATEGIES(RG_STRATEGY_DECLARE)
 
 /* The shape of a call, not yet cut into units; the launches of one that is. */
 rg_group_norm_shape rg_group_norm_shape_of(const rg_call *call, bool gradient);
+
+/* Cuts images into units of whole groups, for kernels of columns. */
+void rg_group_norm_cut(rg_group_norm_shape *shape);
+
 rg_status rg_group_norm_record(rg_call *call, const rg_group_norm_shape *shape, bool gradient);
 
 #endif

@@ -3,6 +3,7 @@
 /* Group normalization by rows: each image is one row, and a unit is several of them. */
 #include "core/integer.h"
 #include "ops/group_norm/group_norm_record.h"
+#include "ops/transpose/channels_last.h"
 #include "runtime/objects.h"
 
 static bool accepts(const rg_call *call, const void *request)
@@ -23,17 +24,33 @@ static int64_t most_images(int64_t channels, int64_t groups)
     return rg_clamp(ELEMENTS / channels, ROWS, ROWS * (groups == 1 ? THREAD_GROUPS : WARPS));
 }
 
-static rg_status record(rg_call *call, const void *request)
+static rg_status record_rows(rg_call *call, bool is_gradient)
 {
     enum { ELEMENTS = 32768, PARTS = 1024 };
-    const rg_group_norm_request *r = request;
-    rg_group_norm_shape s = rg_group_norm_shape_of(call, r->gradient);
+    rg_group_norm_shape s = rg_group_norm_shape_of(call, is_gradient);
     const int64_t channels = s.channels.channels;
     s.by_rows = true;
     s.part = rg_max(rg_clamp(ELEMENTS / channels, 1, ELEMENTS),
                     rg_ceil_div(s.channels.images.count, PARTS));
     s.part = rg_clamp(s.part, 1, most_images(channels, s.groups));
-    return rg_group_norm_record(call, &s, r->gradient);
+    return rg_group_norm_record(call, &s, is_gradient);
+}
+
+static rg_status forward(rg_call *call)
+{
+    return record_rows(call, false);
+}
+
+static rg_status gradient(rg_call *call)
+{
+    return record_rows(call, true);
+}
+
+static rg_status record(rg_call *call, const void *request)
+{
+    return ((const rg_group_norm_request *)request)->gradient
+               ? rg_channels_last_gradient(call, gradient)
+               : rg_channels_last_forward(call, forward);
 }
 
 const rg_strategy rg_group_norm_rows = { "rows", accepts, record };

@@ -44,6 +44,15 @@ rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, i
     return s;
 }
 
+bool rg_channels_are_planes(const rg_channels *s, int tensors, int64_t run)
+{
+    const int32_t last = s->rows.rank - 1;
+    bool planes = last >= 0 && s->rows.dims[last] >= run && s->channels > 1;
+    for (int t = 0; t < tensors && planes; t++)
+        planes = s->rows.strides[t][last] == 1 && s->step[t] != 1;
+    return planes;
+}
+
 bool rg_channels_are_short(int64_t channels)
 {
     return 2 * channels <= ROW_ELEMENTS;

@@ -22,12 +22,17 @@ typedef struct rg_channels {
     int64_t chains;
     bool dense;  /* every step is 1 */
     bool joined; /* and every row follows the one before */
+    bool planes; /* kernels take neighbours along the rows: see rg_channels_are_planes */
 } rg_channels;
 
 /* Of tensors that have the same dims: images are dimensions 0 <= d < axis, rows those after
  * them. Short rows are taken several at a time where `chained`. */
 rg_channels rg_channels_make(const rg_tensor_desc *const descs[], int tensors, int32_t axis,
                              bool chained);
+
+/* Whether it is the rows that have neighbours, and not the channels, in all tensors, at least `run`
+ * at a time: memory is planes of one channel each (NCHW). */
+bool rg_channels_are_planes(const rg_channels *s, int tensors, int64_t run);
 
 /* Whether rows of this many channels are short. */
 bool rg_channels_are_short(int64_t channels);

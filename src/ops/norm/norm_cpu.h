@@ -103,6 +103,42 @@ RG_INLINE void join_chains(const norm_parts *p, const channel_block *b, int64_t 
     }
 }
 
+RG_INLINE vreal middle_of(vreal a, vreal b, vreal c)
+{
+    return vmax(vmin(a, b), vmin(vmax(a, b), c));
+}
+
+/* The shift of the shifted-data variance, for VLEN columns from i on: the median of the first three
+ * elements of each. Equal elements leave nothing to sum. */
+RG_INLINE void choose_pivots(norm_parts *p, const channel_block *b, const void *x, int64_t i)
+{
+    const rg_channels *s = b->s;
+    const rg_dtype T = b->dtype;
+    const void *const data[] = { x };
+    const int n = vlanes_left(b->width - i);
+    for (int64_t chain = 0; chain < least(s->chains, b->end - b->begin); chain++) {
+        vreal each[3];
+        for (int k = 0; k < 3; k++) {
+            const int64_t first = b->begin + chain, row = first + k * s->chains;
+            const channel_run r =
+                run_at(s, data, 1, false, row < b->end ? row : first, b->first + i, T);
+            each[k] = load_groups(r.in[0], s->step[0], n, T, s->dense);
+        }
+        vstore(p->pivot, chain * b->width + i, n, RG_REAL, middle_of(each[0], each[1], each[2]));
+    }
+}
+
+/* Sums of all columns begin at 0, without a pivot. */
+RG_INLINE void start_parts(norm_parts *p, const channel_block *b)
+{
+    const size_t bytes = (size_t)(b->s->chains * b->width + CHANNEL_PAIR) * sizeof(real);
+    memset(p->pivot, 0, bytes);
+    memset(p->sum, 0, bytes);
+    memset(p->squares, 0, bytes);
+    memset(p->all, 0, bytes);
+    memset(p->all_squares, 0, bytes);
+}
+
 /* ---- numbers of columns ---- */
 
 /* What belongs to each column. */
@@ -194,6 +230,53 @@ RG_INLINE vreal norm_neuron_slope(const norm_columns *k, vreal dy, vreal z, cons
                                 : any_neuron_slope(k->kind, &k->neuron, dy, z);
 }
 
+/* Those of VLEN columns. */
+typedef struct norm_numbers {
+    vreal mean, scale, shift, weight, offset, plus;
+} norm_numbers;
+
+RG_INLINE norm_numbers numbers_at(const norm_columns *k, int64_t c)
+{
+    return (norm_numbers){ vload_full(k->mean, c, RG_REAL),   vload_full(k->scale, c, RG_REAL),
+                           vload_full(k->shift, c, RG_REAL),  vload_full(k->weight, c, RG_REAL),
+                           vload_full(k->offset, c, RG_REAL), vload_full(k->plus, c, RG_REAL) };
+}
+
+RG_INLINE vreal y_of(const norm_columns *k, const norm_numbers *m, vreal x, const int variant)
+{
+    return norm_neuron(k, vfma(x - m->mean, m->scale, m->shift), variant);
+}
+
+/* g from dy and x. */
+RG_INLINE vreal through_neuron(const norm_columns *k, const norm_numbers *m, vreal dy, vreal x,
+                               const int variant)
+{
+    if (variant == NORM_PLAIN || k->kind == RG_NEURON_NONE)
+        return dy;
+    return norm_neuron_slope(k, dy, vfma(x - m->mean, m->scale, m->shift), variant);
+}
+
+RG_INLINE vreal dx_of(const norm_columns *k, const norm_numbers *m, vreal dy, vreal x,
+                      const int variant)
+{
+    const vreal h = through_neuron(k, m, dy, x, variant) * m->scale;
+    if (variant == NORM_OTHER && k->given)
+        return h;
+    /* not fused: one element leaves 0 */
+    const vreal dx = vfma(x - m->mean, m->weight, h - m->offset);
+    return variant == NORM_OTHER && k->extra ? dx + m->plus : dx;
+}
+
+/* Sums of all columns begin at 0. */
+RG_INLINE void start_sums(norm_columns *k, const channel_block *b)
+{
+    const size_t bytes = (size_t)(b->s->chains * b->width + CHANNEL_PAIR) * sizeof(real);
+    memset(k->sum, 0, bytes);
+    memset(k->product, 0, bytes);
+    memset(k->all, 0, bytes);
+    memset(k->all_products, 0, bytes);
+}
+
 /* The sum of a channel over its chains. */
 RG_INLINE double sum_chains(const real *values, int64_t c, int64_t width, int64_t chains)
 {
@@ -205,15 +288,20 @@ RG_INLINE double sum_chains(const real *values, int64_t c, int64_t width, int64_
 
 /* ---- loops ---- */
 
-/* norm_rows_cpu.c, over the rows of a block: statistics of the columns of x; y from { x, y }; sums
- * of the gradient from { dy, x }; dx from { dy, x, dx }. */
-typedef struct rg_norm_rows {
+/* norm_rows_cpu.c, and norm_planes_cpu.c where neighbours are along the rows: statistics of the
+ * columns of x; y from { x, y }; sums of the gradient from { dy, x }; dx from { dy, x, dx }. Over
+ * the rows of a block, in the same order. */
+typedef struct rg_norm_loops {
     void (*sum_parts)(norm_parts *p, const channel_block *b, const void *x);
     void (*forward)(norm_columns *k, const channel_block *b, const void *const data[]);
     void (*sum_gradient)(norm_columns *k, const channel_block *b, const void *const data[]);
     void (*gradient)(norm_columns *k, const channel_block *b, const void *const data[]);
-} rg_norm_rows;
-extern const rg_norm_rows RG_TABLE(norm_rows);
-#define NORM_ROWS RG_TABLE(norm_rows)
+} rg_norm_loops;
+extern const rg_norm_loops RG_TABLE(norm_rows), RG_TABLE(norm_planes);
+
+RG_INLINE const rg_norm_loops *norm_loops(const rg_channels *s)
+{
+    return s->planes ? &RG_TABLE(norm_planes) : &RG_TABLE(norm_rows);
+}
 
 #endif

@@ -51,46 +51,12 @@ RG_INLINE bool next_piece(channel_block *rest, channel_block *piece)
     return true;
 }
 
-RG_INLINE vreal middle_of(vreal a, vreal b, vreal c)
-{
-    return vmax(vmin(a, b), vmin(vmax(a, b), c));
-}
-
-/* The shift of the shifted-data variance: the median of the first three elements of each column.
- * Equal elements leave nothing to sum. */
-static void choose_pivots(norm_parts *p, const channel_block *b, const void *x)
-{
-    const rg_channels *s = b->s;
-    const rg_dtype T = b->dtype;
-    const void *const data[] = { x };
-    for (int64_t chain = 0; chain < least(s->chains, b->end - b->begin); chain++) {
-        channel_run r[3];
-        for (int k = 0; k < 3; k++) {
-            const int64_t first = b->begin + chain, row = first + k * s->chains;
-            r[k] = run_at(s, data, 1, false, row < b->end ? row : first, b->first, T);
-        }
-        for (int64_t i = 0; i < b->width; i += VLEN) {
-            const int n = vlanes_left(b->width - i);
-            vreal each[3];
-            for (int k = 0; k < 3; k++)
-                each[k] =
-                    load_groups(at(r[k].in[0], i * s->step[0], T), s->step[0], n, T, s->dense);
-            vstore(p->pivot, chain * b->width + i, n, RG_REAL,
-                   middle_of(each[0], each[1], each[2]));
-        }
-    }
-}
-
 static void sum_parts(norm_parts *p, const channel_block *b, const void *x)
 {
     const int64_t all = b->s->chains * b->width;
-    const size_t bytes = (size_t)(all + CHANNEL_PAIR) * sizeof(real);
-    memset(p->pivot, 0, bytes);
-    memset(p->sum, 0, bytes);
-    memset(p->squares, 0, bytes);
-    memset(p->all, 0, bytes);
-    memset(p->all_squares, 0, bytes);
-    choose_pivots(p, b, x);
+    start_parts(p, b);
+    for (int64_t i = 0; i < b->width; i += VLEN)
+        choose_pivots(p, b, x, i);
     order_columns(p->pivot, b, false);
     const void *const data[] = { x };
     channel_block rest = *b, piece;
@@ -105,23 +71,6 @@ static void sum_parts(norm_parts *p, const channel_block *b, const void *x)
 }
 
 /* ---- y ---- */
-
-/* Those of VLEN columns. */
-typedef struct norm_numbers {
-    vreal mean, scale, shift, weight, offset, plus;
-} norm_numbers;
-
-RG_INLINE norm_numbers numbers_at(const norm_columns *k, int64_t c)
-{
-    return (norm_numbers){ vload_full(k->mean, c, RG_REAL),   vload_full(k->scale, c, RG_REAL),
-                           vload_full(k->shift, c, RG_REAL),  vload_full(k->weight, c, RG_REAL),
-                           vload_full(k->offset, c, RG_REAL), vload_full(k->plus, c, RG_REAL) };
-}
-
-RG_INLINE vreal y_of(const norm_columns *k, const norm_numbers *m, vreal x, const int variant)
-{
-    return norm_neuron(k, vfma(x - m->mean, m->scale, m->shift), variant);
-}
 
 RG_INLINE void forward_step(void *context, const channel_run *r, channel_pair p, const rg_dtype T)
 {
@@ -142,15 +91,6 @@ static void forward(norm_columns *k, const channel_block *b, const void *const d
 }
 
 /* ---- gradient ---- */
-
-/* g from dy and x. */
-RG_INLINE vreal through_neuron(const norm_columns *k, const norm_numbers *m, vreal dy, vreal x,
-                               const int variant)
-{
-    if (variant == NORM_PLAIN || k->kind == RG_NEURON_NONE)
-        return dy;
-    return norm_neuron_slope(k, dy, vfma(x - m->mean, m->scale, m->shift), variant);
-}
 
 RG_INLINE void sums_step(void *context, const channel_run *r, channel_pair p, const rg_dtype T)
 {
@@ -177,11 +117,7 @@ CHANNEL_LOOPS(sums, .tensors = 2, .variants = 2)
 static void sum_gradient(norm_columns *k, const channel_block *b, const void *const data[])
 {
     const int64_t all = b->s->chains * b->width;
-    const size_t bytes = (size_t)(all + CHANNEL_PAIR) * sizeof(real);
-    memset(k->sum, 0, bytes);
-    memset(k->product, 0, bytes);
-    memset(k->all, 0, bytes);
-    memset(k->all_products, 0, bytes);
+    start_sums(k, b);
     channel_block rest = *b, piece;
     while (next_piece(&rest, &piece)) {
         sums_rows(k, &piece, data, variant_of(k));
@@ -190,17 +126,6 @@ static void sum_gradient(norm_columns *k, const channel_block *b, const void *co
     }
     order_columns(k->all, b, true);
     order_columns(k->all_products, b, true);
-}
-
-RG_INLINE vreal dx_of(const norm_columns *k, const norm_numbers *m, vreal dy, vreal x,
-                      const int variant)
-{
-    const vreal h = through_neuron(k, m, dy, x, variant) * m->scale;
-    if (variant == NORM_OTHER && k->given)
-        return h;
-    /* not fused: one element leaves 0 */
-    const vreal dx = vfma(x - m->mean, m->weight, h - m->offset);
-    return variant == NORM_OTHER && k->extra ? dx + m->plus : dx;
 }
 
 RG_INLINE void gradient_step(void *context, const channel_run *r, channel_pair p, const rg_dtype T)
@@ -222,4 +147,4 @@ static void gradient(norm_columns *k, const channel_block *b, const void *const 
     gradient_rows(k, b, data, variant_of(k));
 }
 
-const rg_norm_rows RG_TABLE(norm_rows) = { sum_parts, forward, sum_gradient, gradient };
+const rg_norm_loops RG_TABLE(norm_rows) = { sum_parts, forward, sum_gradient, gradient };
