@@ -84,8 +84,10 @@ static bool joins(const void *desc, const rg_tensor_desc x[])
 
 /* ---- forward and gradient ---- */
 
-/* From a kernel to the one of the same direction and layout for the logarithm. */
+/* From a kernel to the one of the same direction and layout for the logarithm; and to the gradient.
+ */
 enum { LOG_STEP = RG_LOG_SOFTMAX_FORWARD_ROWS - RG_SOFTMAX_FORWARD_ROWS };
+enum { GRADIENT_STEP = RG_SOFTMAX_GRADIENT_ROWS - RG_SOFTMAX_FORWARD_ROWS };
 
 /* How many groups a unit of columns takes: whole rows of memory if they are short, for long reads;
  * but no more than stay in the cache until the second pass, and not all of them where threads need
@@ -121,10 +123,40 @@ static int64_t choose_rows(int64_t row, int64_t all)
     return rg_clamp(rows, many ? MIN_ROWS : 1, INT64_MAX);
 }
 
-/* How the tensors are cut into units. The order of every sum follows from the shape; how groups
- * make up units may follow from strides too. */
-static bool lay_out(const rg_softmax_desc *desc, const rg_tensor *const tensors[], int count,
-                    rg_softmax_shape *shape, rg_launch *launch)
+/* Whether the rows of all tensors are planes: groups are adjacent and their elements are not. */
+static bool are_planes(const rg_softmax_desc *desc, const rg_tensor *const tensors[], int count)
+{
+    enum { MIN_WIDTH = 16 };
+    const rg_tensor_desc *descs[RG_SOFTMAX_TENSORS];
+    for (int t = 0; t < count; t++)
+        descs[t] = &tensors[t]->desc;
+    const int32_t rank = descs[0]->rank, axis = first_axis(desc, rank);
+    const rg_walk outer = rg_walk_make(descs, count, 0, axis);
+    const rg_walk group = rg_walk_make(descs, count, axis, desc->flatten ? rank : axis + 1);
+    bool planes = tensors[0]->device->backend == &rg_backend_cpu &&
+                  (axis == rank - 1 || desc->flatten) && outer.rank > 0 &&
+                  outer.dims[outer.rank - 1] >= MIN_WIDTH && group.rank == 1;
+    for (int t = 0; t < count && planes; t++)
+        planes = outer.strides[t][outer.rank - 1] == 1 && group.strides[t][0] != 1;
+    return planes;
+}
+
+/* So many groups that memory is read in long runs. */
+static void lay_out_planes(rg_softmax_shape *shape, int count, rg_launch *launch)
+{
+    shape->width = rg_walk_take_inner(&shape->outer, count, shape->across);
+    for (int t = 0; t < count; t++)
+        shape->along[t] = shape->group.strides[t][0];
+    shape->block = rg_min(shape->width, RG_BLOCK_GROUPS / 2);
+    shape->blocks = rg_ceil_div(shape->width, shape->block);
+    launch->units = shape->outer.count * shape->blocks;
+    launch->grain = 1;
+}
+
+/* How the tensors are cut into units; returns the kernel, as one of softmax forward. The order of
+ * every sum follows from the shape; how groups make up units may follow from strides too. */
+static int32_t lay_out(const rg_softmax_desc *desc, const rg_tensor *const tensors[], int count,
+                       rg_softmax_shape *shape, rg_launch *launch)
 {
     const rg_tensor_desc *descs[RG_SOFTMAX_TENSORS];
     for (int t = 0; t < count; t++)
@@ -141,9 +173,12 @@ static bool lay_out(const rg_softmax_desc *desc, const rg_tensor *const tensors[
     shape->length = shape->group.count;
     launch->dtype = first->dtype;
     launch->bytes = rg_shape_count(first) * element * count;
-    const bool rows = after == 1;
-    if (rows) {
+    const bool rows = after == 1, planes = rows && are_planes(desc, tensors, count);
+    if (rows)
         shape->outer = rg_walk_make(descs, count, 0, axis);
+    if (planes) {
+        lay_out_planes(shape, count, launch);
+    } else if (rows) {
         shape->dense = shape->group.rank <= 1;
         for (int t = 0; t < count && shape->group.rank == 1; t++)
             shape->dense &= shape->group.strides[t][0] == 1;
@@ -166,7 +201,9 @@ static bool lay_out(const rg_softmax_desc *desc, const rg_tensor *const tensors[
     }
     if (shape->length == 0)
         launch->units = 0;
-    return rows;
+    return planes ? RG_SOFTMAX_FORWARD_PLANES
+           : rows ? RG_SOFTMAX_FORWARD_ROWS
+                  : RG_SOFTMAX_FORWARD_COLUMNS;
 }
 
 static rg_status forward(rg_call *call)
@@ -175,9 +212,8 @@ static rg_status forward(rg_call *call)
     rg_softmax_args args = { 0 };
     rg_launch launch = { RG_ARGS(args), .tensors = { RG_BIND(args, x, call->x[0]),
                                                      RG_BIND(args, y, call->y[0]) } };
-    const bool rows = lay_out(desc, launch.tensors, 2, &args.shape, &launch);
+    launch.kernel = lay_out(desc, launch.tensors, 2, &args.shape, &launch);
     args.shape.stream = rg_call_streams(call, launch.bytes / 2);
-    launch.kernel = rows ? RG_SOFTMAX_FORWARD_ROWS : RG_SOFTMAX_FORWARD_COLUMNS;
     launch.kernel += desc->kind == RG_SOFTMAX_LOG ? LOG_STEP : 0;
     return rg_record(call, &launch);
 }
@@ -189,22 +225,25 @@ static rg_status gradient(rg_call *call)
     rg_launch launch = { RG_ARGS(args),
                          .tensors = { RG_BIND(args, dy, call->dy[0]), RG_BIND(args, y, call->y[0]),
                                       RG_BIND(args, dx, call->dx[0]) } };
-    const bool rows = lay_out(desc, launch.tensors, 3, &args.shape, &launch);
+    launch.kernel = lay_out(desc, launch.tensors, 3, &args.shape, &launch) + GRADIENT_STEP;
     args.shape.add = call->add & 1;
     args.shape.stream = !args.shape.add && rg_call_streams(call, launch.bytes / 3);
-    launch.kernel = rows ? RG_SOFTMAX_GRADIENT_ROWS : RG_SOFTMAX_GRADIENT_COLUMNS;
     launch.kernel += desc->kind == RG_SOFTMAX_LOG ? LOG_STEP : 0;
     return rg_record(call, &launch);
 }
 
 static rg_status forward_by_channels(rg_call *call)
 {
-    return rg_channels_last_forward(call, forward);
+    const rg_tensor *const tensors[] = { call->x[0], call->y[0] };
+    return are_planes(call->desc, tensors, 2) ? forward(call)
+                                              : rg_channels_last_forward(call, forward);
 }
 
 static rg_status gradient_by_channels(rg_call *call)
 {
-    return rg_channels_last_gradient(call, gradient);
+    const rg_tensor *const tensors[] = { call->dy[0], call->y[0], call->dx[0] };
+    return are_planes(call->desc, tensors, 3) ? gradient(call)
+                                              : rg_channels_last_gradient(call, gradient);
 }
 
 RG_OP_DEFINE(

@@ -8,26 +8,31 @@
 
 /* A group is what is normalized together. By shape alone a tensor is taken as rows, where a
  * group is followed by nothing (the last axis, or the flattened form), or as columns, where
- * groups are adjacent. */
+ * groups are adjacent. Planes are rows whose memory is that of columns, on a CPU. */
 enum {
     RG_SOFTMAX_FORWARD_ROWS,
     RG_SOFTMAX_FORWARD_COLUMNS,
+    RG_SOFTMAX_FORWARD_PLANES,
     RG_LOG_SOFTMAX_FORWARD_ROWS,
     RG_LOG_SOFTMAX_FORWARD_COLUMNS,
+    RG_LOG_SOFTMAX_FORWARD_PLANES,
     RG_SOFTMAX_GRADIENT_ROWS,
     RG_SOFTMAX_GRADIENT_COLUMNS,
+    RG_SOFTMAX_GRADIENT_PLANES,
     RG_LOG_SOFTMAX_GRADIENT_ROWS,
     RG_LOG_SOFTMAX_GRADIENT_COLUMNS,
+    RG_LOG_SOFTMAX_GRADIENT_PLANES,
     RG_SOFTMAX_KERNELS
 };
 
 enum { RG_SOFTMAX_TENSORS = 3 };
 
 typedef struct rg_softmax_shape {
-    rg_walk outer;  /* rows: over groups; columns: over rows of adjacent groups */
+    rg_walk outer;  /* rows: over groups; otherwise: over rows of adjacent groups */
     rg_walk group;  /* rows: over the elements of a group */
     int64_t length; /* elements of a group */
-    /* columns: a unit is a block of `block` of the `width` groups of one index of `outer` */
+    /* columns and planes: a unit is a block of `block` of the `width` groups of one index of
+     * `outer` */
     int64_t width, block, blocks;
     int64_t across[RG_SOFTMAX_TENSORS]; /* step from one group to the next */
     int64_t along[RG_SOFTMAX_TENSORS];  /* step from one element of a group to the next */
