@@ -73,6 +73,31 @@ RG_INLINE void fused_forward(const rg_group_norm_args *k, group_rows *all, row_t
     }
 }
 
+/* Groups of one unit after the other take turns at each step: of short rows the end of the
+ * statistics, a chain of scalar operations, would take longer than the elements. */
+enum { TURNS = 8, TURN_BYTES = 8192 };
+
+/* Groups first to last - 1, at most TURNS. */
+RG_INLINE void forward_turns(const rg_group_norm_args *k, group_rows *all, row_tables *tables,
+                             int64_t first, int64_t last, const rg_dtype T)
+{
+    const int64_t groups = k->shape.groups;
+    group_row r[TURNS];
+    row_sums q[TURNS], unused = { 0 };
+    for (int64_t i = first; i < last; i++) {
+        place_forward(k, all, &r[i - first], i / groups, i % groups, T);
+        q[i - first] = row_moments_total(all, &r[i - first], T);
+    }
+    for (int64_t i = first; i < last; i++)
+        end_statistics(k, all, &r[i - first], &q[i - first], i);
+    for (int64_t i = first; i < last; i++) {
+        const group_row *row = &r[i - first];
+        find_parameters(all, tables, k->gamma, k->beta, i % groups * all->count, T);
+        const row_range range = { 0, all->count, k->shape.stream && row_aligned(row) };
+        row_elements(row_forward_step, row_forward_rest, 2, all, row, &unused, range, T);
+    }
+}
+
 RG_INLINE void rows_forward(const rg_group_norm_args *k, int64_t begin, int64_t end,
                             const rg_dtype T)
 {
@@ -90,16 +115,12 @@ RG_INLINE void rows_forward(const rg_group_norm_args *k, int64_t begin, int64_t 
         fused_forward(k, &all, &tables, first, last, T);
         return;
     }
-    for (int64_t i = first; i < last; i++) {
-        group_row r;
-        row_sums unused = { 0 };
-        place_forward(k, &all, &r, i / groups, i % groups, T);
-        const row_sums q = row_moments_total(&all, &r, T);
-        end_statistics(k, &all, &r, &q, i);
-        find_parameters(&all, &tables, k->gamma, k->beta, i % groups * all.count, T);
-        const row_range range = { 0, all.count, k->shape.stream && row_aligned(&r) };
-        row_elements(row_forward_step, row_forward_rest, 2, &all, &r, &unused, range, T);
-    }
+    const int64_t fit = TURN_BYTES / (all.count * (vbytes(T) / VLEN));
+    const int64_t turns = fit < 1 ? 1 : least(fit, TURNS);
+    if (groups == 1)
+        all.ahead = turns * all.count;
+    for (int64_t i = first; i < last; i += turns)
+        forward_turns(k, &all, &tables, i, least(last, i + turns), T);
 }
 
 RG_KERNEL(rows_forward, rg_group_norm_args)
