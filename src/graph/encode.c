@@ -123,8 +123,9 @@ static rg_status check_counts(const rg_plan *plan, rg_tensor *const sources[], c
     return RG_OK;
 }
 
-/* The number is kept with the commands until they have run. */
-rg_status rg_plan_record_run(rg_plan *plan, rg_commands *commands)
+/* Records that the next run has the next number, which is kept with the commands until they have
+ * run. */
+static rg_status record_run(rg_plan *plan, rg_commands *commands)
 {
     if (plan->run_slot < 0)
         return RG_OK;
@@ -161,7 +162,7 @@ rg_status rg_plan_encode_given(rg_plan *plan, rg_commands *commands, rg_tensor *
     RG_TRY(check_counts(plan, sources, who));
     RG_TRY(rg_plan_check_given_counts(plan, given, who));
     const rg_mark mark = rg_commands_mark(commands);
-    rg_status status = rg_plan_record_run(plan, commands);
+    rg_status status = record_run(plan, commands);
     if (status == RG_OK)
         status = rg_layout_encode(plan, plan->current, commands);
     if (status != RG_OK) {

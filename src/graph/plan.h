@@ -259,7 +259,6 @@ static inline int32_t rg_sequence_root(const rg_sequence *sequence, int32_t valu
 /* Values that a step reads, one after the other: index from 0 on, until it returns false; -1 for
  * none. */
 bool rg_step_read(const rg_step *step, int32_t index, int32_t *value);
-bool rg_step_reads(const rg_step *step, int32_t value);
 /* Whether a step before `end` writes over the parameter that `value` is, if it is one. */
 bool rg_sequence_overwrites(const rg_sequence *sequence, int32_t value, int32_t end);
 /* Whether the step's op is the plain sum of its two inputs: `is_sum` of its hooks. */
@@ -362,9 +361,6 @@ rg_status rg_plan_encode_given(rg_plan *plan, rg_commands *commands, rg_tensor *
 /* Refuses a tensor of another device, or one that the run writes. */
 rg_status rg_plan_check_input(const rg_plan *plan, const rg_commands *commands, const char *who,
                               const char *kind, const char *name, const rg_tensor *tensor);
-
-/* Records that the next run has the next number. */
-rg_status rg_plan_record_run(rg_plan *plan, rg_commands *commands);
 
 /* ---- plan_images.c ---- */
 

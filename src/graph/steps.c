@@ -111,16 +111,6 @@ bool rg_step_read(const rg_step *step, int32_t index, int32_t *value)
     return true;
 }
 
-bool rg_step_reads(const rg_step *step, int32_t value)
-{
-    int32_t read;
-    for (int32_t i = 0; rg_step_read(step, i, &read); i++) {
-        if (read == value)
-            return true;
-    }
-    return false;
-}
-
 bool rg_sequence_overwrites(const rg_sequence *s, int32_t value, int32_t end)
 {
     const int32_t parameter = value >= 0 ? s->slots[value].parameter : -1;

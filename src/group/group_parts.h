@@ -130,9 +130,6 @@ void rg_limited_describe(const rg_limited *limited, const char *otherwise, char 
 
 /* ---- messages.c; on the thread ---- */
 
-/* Sends to one rank and receives from another, which may be the same; either may have 0 bytes. */
-rg_status rg_group_exchange(rg_group *group, int32_t to, const void *data, size_t bytes,
-                            int32_t from, void *result, size_t result_bytes);
 rg_status rg_job_broadcast(rg_group *group, rg_group_job *job);
 rg_status rg_job_gather(rg_group *group, rg_group_job *job);
 rg_status rg_job_sum(rg_group *group, rg_group_job *job);

@@ -98,9 +98,10 @@ static rg_status complete_receive(rg_group *group, rg_mpi_request *request, int3
     return RG_OK;
 }
 
-/* With a peer there is a message, perhaps an empty one: sizes that differ are found. */
-rg_status rg_group_exchange(rg_group *group, int32_t to, const void *data, size_t bytes,
-                            int32_t from, void *result, size_t result_bytes)
+/* Sends to one rank and receives from another, which may be the same; -1: none. With a peer there
+ * is a message, perhaps an empty one: sizes that differ are found. */
+static rg_status exchange(rg_group *group, int32_t to, const void *data, size_t bytes, int32_t from,
+                          void *result, size_t result_bytes)
 {
     const size_t most = bytes > result_bytes ? bytes : result_bytes;
     RG_TRY(check_group(group)); /* messages of a group that is lost may still point to memory */
@@ -134,9 +135,9 @@ rg_status rg_job_broadcast(rg_group *group, rg_group_job *job)
     for (int32_t distance = 1; distance < group->size; distance *= 2) {
         const int32_t peer = group->rank ^ distance;
         if (own < distance)
-            RG_TRY(rg_group_exchange(group, peer, job->data, job->bytes, -1, NULL, 0));
+            RG_TRY(exchange(group, peer, job->data, job->bytes, -1, NULL, 0));
         else if (own < 2 * distance)
-            RG_TRY(rg_group_exchange(group, -1, NULL, 0, peer, job->data, job->bytes));
+            RG_TRY(exchange(group, -1, NULL, 0, peer, job->data, job->bytes));
     }
     return RG_OK;
 }
@@ -151,8 +152,7 @@ rg_status rg_job_gather(rg_group *group, rg_group_job *job)
         const int32_t peer = group->rank ^ distance;
         const size_t bytes = (size_t)distance * job->bytes;
         const size_t own = (size_t)(group->rank / distance), its = (size_t)(peer / distance);
-        RG_TRY(rg_group_exchange(group, peer, all + own * bytes, bytes, peer, all + its * bytes,
-                                 bytes));
+        RG_TRY(exchange(group, peer, all + own * bytes, bytes, peer, all + its * bytes, bytes));
     }
     return RG_OK;
 }
@@ -165,7 +165,7 @@ rg_status rg_job_leave(rg_group *group, rg_group_job *job)
         const char out = 1;
         char in;
         const int32_t peer = group->rank ^ distance;
-        RG_TRY(rg_group_exchange(group, peer, &out, 1, peer, &in, 1));
+        RG_TRY(exchange(group, peer, &out, 1, peer, &in, 1));
     }
     return RG_OK;
 }
@@ -240,9 +240,9 @@ rg_status rg_job_sum(rg_group *group, rg_group_job *job)
         const bool upper = (group->rank & distance) != 0;
         const range keep = half_of(ranges[rounds], upper), give = half_of(ranges[rounds], !upper);
         const int32_t peer = group->rank ^ distance;
-        RG_TRY(rg_group_exchange(group, peer, data + (size_t)give.first * element,
-                                 (size_t)give.count * element, peer, group->scratch,
-                                 (size_t)keep.count * element));
+        RG_TRY(exchange(group, peer, data + (size_t)give.first * element,
+                        (size_t)give.count * element, peer, group->scratch,
+                        (size_t)keep.count * element));
         char *const at = data + (size_t)keep.first * element;
         if (job->dtype == RG_F32)
             add_floats((float *)(void *)at, group->scratch, keep.count);
@@ -254,9 +254,9 @@ rg_status rg_job_sum(rg_group *group, rg_group_job *job)
         const bool upper = (group->rank & distance) != 0;
         const range own = ranges[rounds], other = half_of(ranges[rounds - 1], !upper);
         const int32_t peer = group->rank ^ distance;
-        RG_TRY(rg_group_exchange(
-            group, peer, data + (size_t)own.first * element, (size_t)own.count * element, peer,
-            data + (size_t)other.first * element, (size_t)other.count * element));
+        RG_TRY(exchange(group, peer, data + (size_t)own.first * element,
+                        (size_t)own.count * element, peer, data + (size_t)other.first * element,
+                        (size_t)other.count * element));
     }
     return RG_OK;
 }

@@ -143,8 +143,7 @@ rg_exporter *rg_exporter_find(const char *op, bool gradient);
 rg_exporter rg_export_conv, rg_export_conv_transpose, rg_export_pool, rg_export_upsample,
     rg_export_pad, rg_export_dense, rg_export_matmul, rg_export_batch_norm, rg_export_group_norm,
     rg_export_lrn, rg_export_neuron, rg_export_arithmetic, rg_export_softmax, rg_export_dropout,
-    rg_export_reshape, rg_export_concat, rg_export_slice, rg_export_reduce, rg_export_transpose,
-    rg_export_loss, rg_export_gram;
+    rg_export_gram;
 /* An activation behind `form`; prelu takes its slopes from `slope`. */
 rg_status rg_form_neuron(rg_export *e, const rg_neuron_desc *desc, const rg_value *slope,
                          rg_form *form);

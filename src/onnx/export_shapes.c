@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-rg_status rg_export_reshape(rg_export *e, const rg_node *node)
+static rg_status export_reshape(rg_export *e, const rg_node *node)
 {
     const rg_tensor_desc *y = e->values[node->out[0]->id].shape;
     int32_t order[RG_MAX_RANK];
@@ -24,7 +24,7 @@ rg_status rg_export_reshape(rg_export *e, const rg_node *node)
 }
 
 /* Moves nothing: dimensions change places. */
-rg_status rg_export_transpose(rg_export *e, const rg_node *node)
+static rg_status export_transpose(rg_export *e, const rg_node *node)
 {
     const rg_transpose_desc *d = node->desc;
     rg_form form, y;
@@ -40,7 +40,7 @@ rg_status rg_export_transpose(rg_export *e, const rg_node *node)
     return rg_export_define(e, node, 0, &y);
 }
 
-rg_status rg_export_concat(rg_export *e, const rg_node *node)
+static rg_status export_concat(rg_export *e, const rg_node *node)
 {
     const rg_concat_desc *d = node->desc;
     const char *names[RG_MAX_INPUTS];
@@ -75,7 +75,7 @@ static bool slice_dim(const rg_slice_desc *d, const rg_tensor_desc x[], const rg
     return start != 0 || step != 1 || !rg_shape_same_dims(&x[0], &y[0]);
 }
 
-rg_status rg_export_slice(rg_export *e, const rg_node *node)
+static rg_status export_slice(rg_export *e, const rg_node *node)
 {
     const rg_slice_desc *d = node->desc;
     const rg_tensor_desc *x = e->values[node->in[0]->id].shape;
@@ -169,7 +169,7 @@ static rg_status reduce_image(rg_export *e, const rg_node *node)
     return rg_export_define(e, node, 0, &form);
 }
 
-rg_status rg_export_reduce(rg_export *e, const rg_node *node)
+static rg_status export_reduce(rg_export *e, const rg_node *node)
 {
     const rg_reduce_desc *d = node->desc;
     bool reduced[RG_MAX_RANK] = { false };
@@ -214,7 +214,7 @@ rg_status rg_export_loss_inputs(rg_export *e, const rg_value *x, const rg_value 
     return rg_export_plain(e, labels, label_form);
 }
 
-rg_status rg_export_loss(rg_export *e, const rg_node *node)
+static rg_status export_loss(rg_export *e, const rg_node *node)
 {
     static const char *const reductions[] = { "none", "sum", "mean", NULL };
     const rg_loss_desc *d = node->desc;
@@ -269,12 +269,12 @@ static const struct entry {
     { "arithmetic", rg_export_arithmetic },
     { "softmax", rg_export_softmax },
     { "dropout", rg_export_dropout },
-    { "reshape", rg_export_reshape },
-    { "transpose", rg_export_transpose },
-    { "concat", rg_export_concat },
-    { "slice", rg_export_slice },
-    { "reduce", rg_export_reduce },
-    { "loss", rg_export_loss },
+    { "reshape", export_reshape },
+    { "transpose", export_transpose },
+    { "concat", export_concat },
+    { "slice", export_slice },
+    { "reduce", export_reduce },
+    { "loss", export_loss },
 };
 
 rg_exporter *rg_exporter_find(const char *op, bool gradient)

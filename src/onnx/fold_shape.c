@@ -37,13 +37,6 @@ static const rg_array *input_of(const rg_proto_node *node, const rg_array *const
     return i < node->input_count ? x[i] : NULL;
 }
 
-rg_status rg_fold_identity(rg_import *m, const rg_proto_node *node, const rg_array *const x[],
-                           rg_array *y)
-{
-    (void)node;
-    return with_dims(m, x[0], x[0]->rank, x[0]->dims, y);
-}
-
 rg_status rg_fold_reshape(rg_import *m, const rg_proto_node *node, const rg_array *const x[],
                           rg_array *y)
 {

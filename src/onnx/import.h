@@ -344,6 +344,6 @@ rg_converter rg_convert_softmax, rg_convert_reduce, rg_convert_log_sum_exp, rg_c
 rg_folder rg_fold_binary, rg_fold_unary, rg_fold_cast, rg_fold_reshape, rg_fold_flatten,
     rg_fold_squeeze, rg_fold_unsqueeze, rg_fold_transpose, rg_fold_concat, rg_fold_slice,
     rg_fold_gather, rg_fold_range, rg_fold_constant_of_shape, rg_fold_expand, rg_fold_where,
-    rg_fold_identity, rg_fold_reduce, rg_fold_trilu, rg_fold_scatter, rg_fold_non_zero;
+    rg_fold_reduce, rg_fold_trilu, rg_fold_scatter, rg_fold_non_zero;
 
 #endif

@@ -126,7 +126,6 @@ struct rg_onnx {
 /* Parses the messages; strings and lists go to the arena. */
 rg_status rg_proto_read_model(rg_onnx *model);
 rg_status rg_proto_read_tensor(rg_arena *arena, rg_message message, rg_proto_tensor *tensor);
-rg_status rg_proto_read_node(rg_arena *arena, rg_message message, rg_proto_node *node);
 /* A text field; refuses a 0 byte within it. */
 rg_status rg_proto_read_text(rg_arena *arena, const rg_message_field *field, const char *name,
                              const char **text);

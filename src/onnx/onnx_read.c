@@ -222,7 +222,7 @@ static rg_status name_node(rg_arena *arena, rg_message message, rg_proto_node *n
     return failed;
 }
 
-rg_status rg_proto_read_node(rg_arena *arena, rg_message message, rg_proto_node *node)
+static rg_status read_node(rg_arena *arena, rg_message message, rg_proto_node *node)
 {
     enum { MOST_ATTRIBUTES = 256 };
     *node = (rg_proto_node){ .name = "", .type = "", .domain = "", .message = message };
@@ -314,7 +314,7 @@ static rg_status read_graph_field(rg_onnx *model, const rg_message_field *field)
     switch (field->number) {
     case 1:
         RG_TRY(rg_message_expect(field, RG_WIRE_BYTES, "a node"));
-        return rg_proto_read_node(arena, field->bytes, &model->nodes[model->node_count++]);
+        return read_node(arena, field->bytes, &model->nodes[model->node_count++]);
     case 5:
         RG_TRY(rg_message_expect(field, RG_WIRE_BYTES, "an initializer"));
         return rg_proto_read_tensor(arena, field->bytes,

@@ -102,14 +102,6 @@ void rg_write_text(rg_writer *writer, uint32_t number, const char *text)
     rg_write_bytes(writer, number, text, strlen(text));
 }
 
-void rg_write_ints(rg_writer *writer, uint32_t number, const int64_t values[], size_t count)
-{
-    const size_t begin = rg_write_begin(writer);
-    for (size_t i = 0; i < count; i++)
-        add_varint(writer, (uint64_t)values[i]);
-    rg_write_end(writer, number, begin);
-}
-
 size_t rg_write_begin(const rg_writer *writer)
 {
     return writer->size;

@@ -19,8 +19,6 @@ void rg_write_varint(rg_writer *writer, uint32_t number, uint64_t value);
 void rg_write_float(rg_writer *writer, uint32_t number, float value);
 void rg_write_bytes(rg_writer *writer, uint32_t number, const void *data, size_t size);
 void rg_write_text(rg_writer *writer, uint32_t number, const char *text);
-/* A packed list of integers. */
-void rg_write_ints(rg_writer *writer, uint32_t number, const int64_t values[], size_t count);
 
 /* A message in a message: what is written between the two calls. */
 size_t rg_write_begin(const rg_writer *writer);

@@ -200,8 +200,11 @@ static rg_dtype parameter_dtype(const rg_op *op, const void *desc, rg_tensor *co
     return image;
 }
 
-RG_PRIVATE_API bool rg_gradient_shape(const rg_op *op, const void *desc, rg_tensor *const dy[],
-                                      rg_tensor *const x[], int32_t input, rg_tensor_desc *shape)
+/* The shape of an input that a gradient is asked for and that was not given, where it follows from
+ * the other tensors: a bias, gamma and beta have one number per channel of dy, operands of an
+ * addition the shape of dy. False if it does not follow. */
+static bool gradient_shape(const rg_op *op, const void *desc, rg_tensor *const dy[],
+                           rg_tensor *const x[], int32_t input, rg_tensor_desc *shape)
 {
     const char *name = rg_op_input_names(op, desc)[input];
     const rg_tensor *wide = dy[0] != NULL ? dy[0] : x[0];
@@ -228,7 +231,7 @@ RG_PRIVATE_API rg_status rg_gradient_complete(const rg_op *op, const void *desc,
     for (int32_t i = 0; i < rg_op_inputs(op, desc); i++) {
         rg_tensor_desc shape;
         void *zeros;
-        if (x[i] != NULL || reads >> i & 1 || !rg_gradient_shape(op, desc, dy, x, i, &shape))
+        if (x[i] != NULL || reads >> i & 1 || !gradient_shape(op, desc, dy, x, i, &shape))
             continue;
         rg_device *device = (dy[0] != NULL ? dy[0] : x[0])->storage->device;
         const size_t bytes = (size_t)rg_shape_count(&shape) * rg_dtype_size(shape.dtype);

@@ -16,11 +16,6 @@ rg_status rg_mps_take(rg_operator *op, const rg_attribute attributes[], int32_t 
 rg_status rg_mps_run(const rg_operator *op, rg_commands *commands, rg_tensor *const inputs[],
                      int32_t count, uint64_t wanted, rg_tensor *outputs[]);
 
-/* The shape of an input that a gradient is asked for and that was not given, where it follows from
- * the other tensors: a bias, gamma and beta have one number per channel of dy, operands of an
- * addition the shape of dy. False if it does not follow. */
-bool rg_gradient_shape(const rg_op *op, const void *desc, rg_tensor *const dy[],
-                       rg_tensor *const x[], int32_t input, rg_tensor_desc *shape);
 /* The inputs that these gradients read, by bits: of operands, no more than what is wanted needs. */
 uint32_t rg_gradient_reads(const rg_op *op, const void *desc, uint64_t wanted);
 /* Makes those that they do not read, of zeros, in the entries of x that are NULL. */

@@ -94,13 +94,6 @@ static inline ort_status *ort_input_count(const ort_api *api, const ort_context 
                     count);
 }
 
-static inline ort_status *ort_output_count(const ort_api *api, const ort_context *context,
-                                           size_t *count)
-{
-    return ORT_CALL(api, ORT_OUTPUT_COUNT, ort_status *, (const ort_context *, size_t *), context,
-                    count);
-}
-
 /* *value: NULL for an optional input that is absent. */
 static inline ort_status *ort_input(const ort_api *api, const ort_context *context, size_t index,
                                     const ort_value **value)

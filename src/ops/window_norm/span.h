@@ -46,11 +46,4 @@ static inline rg_span rg_span_make(int64_t size, int64_t window, bool even_after
     return span;
 }
 
-/* The positions whose windows contain a position are a window too: the mirrored one. */
-static inline rg_span rg_span_mirror(rg_span span)
-{
-    const rg_span mirror = { span.size, span.after, span.before, span.width };
-    return mirror;
-}
-
 #endif

@@ -9,9 +9,6 @@
 #include "backend/cpu/long_sum_cpu.h"
 #include "ops/window_norm/span.h"
 
-/* Lines begin at multiples of this many values, and are padded to whole vectors. */
-enum { LINE_UNIT = 16 };
-
 /* The sum of `width` vectors that are `step` apart. */
 RG_INLINE vreal sum_taps(const real *from, int64_t step, const int64_t width)
 {
