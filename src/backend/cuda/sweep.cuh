@@ -43,11 +43,16 @@ static __global__ void __launch_bounds__(SWEEP_THREADS)
     }
 }
 
+/* How results are stored. */
+struct sweep_store {
+    bool add, stream;
+};
+
 /* Aligned rows of `vectors` vectors each. */
 template <rg_dtype T, class CONSTANTS, formula_of<T, CONSTANTS> FORMULA>
 static __global__ void __launch_bounds__(SWEEP_THREADS)
     sweep_rows(const CONSTANTS k, const __grid_constant__ rg_sweep sweep, const void *a,
-               const void *b, void *out, int last, bool add, int64_t vectors, bool stream)
+               const void *b, void *out, int last, int64_t vectors, const sweep_store store)
 {
     enum { V = VLEN<T> };
     const int64_t all = sweep.outer.count * vectors;
@@ -60,14 +65,14 @@ static __global__ void __launch_bounds__(SWEEP_THREADS)
     real<T> x[V], y[V], old[V] = {};
     unpack<T>(load_vector(at<T>(a, walk_offset(sweep.outer, 0, row) + j)), x);
     unpack<T>(load_vector(at<T>(b, walk_offset(sweep.outer, last - 1, row) + j)), y);
-    if (add)
+    if (store.add)
         unpack<T>(load_vector(to), old);
 #pragma unroll
     for (int e = 0; e < V; e++) {
         const real<T> value = FORMULA(k, x[e], y[e]);
-        x[e] = add ? old[e] + value : value;
+        x[e] = store.add ? old[e] + value : value;
     }
-    store_vector(to, pack<T>(x), stream);
+    store_vector(to, pack<T>(x), store.stream);
 }
 
 /* Any tensors. */
@@ -109,7 +114,7 @@ static void launch_sweep(const CONSTANTS &k, const rg_sweep *sweep, const void *
                target, k, (const char *)a, (const char *)b, (char *)out, count, add, stream);
     else if (wide && sweep->length % VLEN<T> == 0)
         launch(sweep_rows<T, CONSTANTS, FORMULA>, vectors, SWEEP_THREADS, 0, target, k, *sweep, a,
-               b, out, TENSORS - 1, add, sweep->length / VLEN<T>, stream);
+               b, out, TENSORS - 1, sweep->length / VLEN<T>, sweep_store{ add, stream });
     else
         launch(sweep_elements<T, CONSTANTS, FORMULA>,
                elements < most_blocks ? elements : most_blocks, SWEEP_THREADS, 0, target, k, *sweep,

@@ -159,7 +159,7 @@ template <rg_dtype T> static void sums(const void *args, const rg_cuda_target *t
     const rg_batch_norm_sums_args *k = (const rg_batch_norm_sums_args *)args;
     const rg_channels *s = &k->shape;
     const norm_call call = norm_call_of<T>(s, &k->parameters, &k->neuron, 0, s->parts);
-    rg_norm_sums[T](k->dy, k->x, k->gamma, k->beta, k->moments, k->partial, s, &call, target);
+    rg_norm_sums[T]({ k->dy, k->x, k->gamma, k->beta, k->moments }, k->partial, s, &call, target);
 }
 
 static __device__ void put_result(void *to, const rg_batch_norm_result &result, rg_dtype dtype,
@@ -260,7 +260,7 @@ template <rg_dtype T> static void gradient(const void *args, const rg_cuda_targe
     call.extra = k->extra;
     call.add = k->add;
     call.stream = k->stream;
-    rg_norm_gradient[T](k->dy, k->x, k->gamma, k->beta, k->moments, k->factors, k->dx, s, &call,
+    rg_norm_gradient[T]({ k->dy, k->x, k->gamma, k->beta, k->moments }, k->factors, k->dx, s, &call,
                         target);
 }
 

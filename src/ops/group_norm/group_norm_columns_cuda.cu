@@ -219,6 +219,7 @@ template <rg_dtype T> static void columns_gradient(const void *args, const rg_cu
     tables.known = k->has_statistics || (!rg_choices_forces(target->choices, "passes") &&
                                          rg_group_norm_held_moments[T](k, &x_shape, target));
     tables.wants_sums = k->wants_sums;
+    const norm_inputs in = { k->dy, k->x, k->gamma, k->beta, k->moments };
     for (int64_t i = 0; i < s->images.count; i += images) {
         const int64_t left = s->images.count - i, count = left < images ? left : images;
         norm_call call = norm_call_of<T>(s, &k->shape.parameters, &k->shape.neuron, i * s->parts,
@@ -227,14 +228,12 @@ template <rg_dtype T> static void columns_gradient(const void *args, const rg_cu
             rg_norm_parts[T](k->x, k->partial, &x_shape, call.first, call.count, target);
         launch_groups(merge_groups<T>, &tables, i, count, target);
         if (s->parts > 0)
-            rg_norm_sums[T](k->dy, k->x, k->gamma, k->beta, k->moments, k->partial, s, &call,
-                            target);
+            rg_norm_sums[T](in, k->partial, s, &call, target);
         launch_groups(join_groups<T>, &tables, i, count, target);
         call.add = k->add;
         call.stream = k->shape.stream;
         if (s->parts > 0 && k->wants_dx)
-            rg_norm_gradient[T](k->dy, k->x, k->gamma, k->beta, k->moments, k->factors, k->dx, s,
-                                &call, target);
+            rg_norm_gradient[T](in, k->factors, k->dx, s, &call, target);
     }
 }
 

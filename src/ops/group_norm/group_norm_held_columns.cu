@@ -109,11 +109,16 @@ static __device__ __forceinline__ void each_group(const held_plan &plan, int64_t
 
 /* ---- statistics ---- */
 
+/* Statistics of a state: real, (images, groups). */
+struct held_state {
+    void *mean, *rest, *s;
+};
+
 /* Mean, its rest and s of the block's groups into tables and into the state. */
 template <rg_dtype T>
 static __device__ __forceinline__ void
 merge_held(const rg_group_norm_shape &shape, const held_plan &plan, int64_t image,
-           int64_t first_channel, real<T> *tables, void *mean, void *rest, void *s)
+           int64_t first_channel, real<T> *tables, const held_state &state)
 {
     const int thread = (int)threadIdx.x % HELD_WARP, n = plan.channels;
     const double rows = (double)shape.channels.rows.count, all = rows * plan.each;
@@ -140,9 +145,9 @@ merge_held(const rg_group_norm_shape &shape, const held_plan &plan, int64_t imag
             tables[HELD_S * n + c] = scale;
         }
         if (thread == 0) {
-            ((real<T> *)mean)[image * shape.groups + group] = (real<T>)whole;
-            ((real<T> *)rest)[image * shape.groups + group] = low;
-            ((real<T> *)s)[image * shape.groups + group] = scale;
+            ((real<T> *)state.mean)[image * shape.groups + group] = (real<T>)whole;
+            ((real<T> *)state.rest)[image * shape.groups + group] = low;
+            ((real<T> *)state.s)[image * shape.groups + group] = scale;
         }
     });
 }
@@ -152,7 +157,7 @@ template <rg_dtype T>
 static __device__ __forceinline__ void
 held_statistics(const rg_group_norm_shape &shape, const held_plan &plan, const norm_work &w,
                 const uint4 *own, const real<T> pivot[VLEN<T>], const held_shared<T> &shared,
-                void *mean, void *rest, void *s)
+                const held_state &state)
 {
     real<T> sum[2 * VLEN<T>] = {};
     const int rows = w.left > 0 ? (int)w.end : 0;
@@ -174,7 +179,7 @@ held_statistics(const rg_group_norm_shape &shape, const held_plan &plan, const n
     }
     __syncthreads();
     merge_held<T>(shape, plan, w.image, w.c - (threadIdx.x & (plan.across - 1)) * VLEN<T>,
-                  shared.tables, mean, rest, s);
+                  shared.tables, state);
     __syncthreads();
 }
 
@@ -239,7 +244,7 @@ static __global__ void __launch_bounds__(HELD_THREADS, 3)
         choose_pivots<T, FAST>(s, 0, a.x, w, pivot);
     held_parameters<T>(a.shape.parameters, a.gamma, a.beta, w, c);
     await_copies();
-    held_statistics<T>(a.shape, plan, w, shared.own, pivot, shared, a.mean, a.rest, a.s);
+    held_statistics<T>(a.shape, plan, w, shared.own, pivot, shared, { a.mean, a.rest, a.s });
     held_columns<T>(shared.tables, plan, c);
     const int rows = w.left > 0 ? (int)w.end : 0;
     const uint4 *own = shared.own;
@@ -273,7 +278,7 @@ static __global__ void __launch_bounds__(HELD_THREADS, 3)
     if (w.left > 0)
         choose_pivots<T, FAST>(s, 0, a.x, w, pivot);
     await_copies();
-    held_statistics<T>(a.shape, plan, w, shared.own, pivot, shared, a.mean, a.rest, a.s);
+    held_statistics<T>(a.shape, plan, w, shared.own, pivot, shared, { a.mean, a.rest, a.s });
 }
 
 /* ---- gradient ---- */
@@ -359,8 +364,8 @@ static __global__ void __launch_bounds__(HELD_THREADS, 2)
         take_statistics<T>(a.shape, plan, w, shared.tables, a.mean, a.rest, a.s);
     await_copies();
     if (!a.has_statistics)
-        held_statistics<T>(a.shape, plan, w, shared.own + second, pivot, shared, a.mean, a.rest,
-                           a.s);
+        held_statistics<T>(a.shape, plan, w, shared.own + second, pivot, shared,
+                           { a.mean, a.rest, a.s });
     held_columns<T>(shared.tables, plan, c);
     held_sums<T, NEURON>(a, plan, w, c, neuron, shared);
     if (!a.wants_dx)

@@ -229,8 +229,7 @@ static __device__ __forceinline__ void add_extra(const void *factors, int64_t fi
 /* factors: (images, RG_NORM_FACTORS, channels) */
 template <rg_dtype T, bool FAST, int NEURON>
 static __global__ void __launch_bounds__(NORM_THREADS, VLEN<T> == 8 ? 2 : 3)
-    norm_gradient(const void *dy, const void *x, const void *gamma, const void *beta,
-                  const void *moments, const void *factors, void *dx,
+    norm_gradient(const __grid_constant__ norm_inputs in, const void *factors, void *dx,
                   const __grid_constant__ rg_channels s, const __grid_constant__ norm_call k)
 {
     extern __shared__ uint4 memory[];
@@ -240,11 +239,11 @@ static __global__ void __launch_bounds__(NORM_THREADS, VLEN<T> == 8 ? 2 : 3)
         return;
     const neuron_constants<T> neuron = neuron_constants_in<T>(k.neuron.numbers);
     const int64_t first = w.image * RG_NORM_FACTORS;
-    const void *const data[] = { dy, x };
+    const void *const data[] = { in.dy, in.x };
     auto rows = find_rows<T, FAST>(s, data, w, memory);
     norm_columns<T> c;
     real<T> offset[VLEN<T>] = {}, weight[VLEN<T>] = {};
-    set_columns<T>(c, s, moments, gamma, beta, k.parameters, w);
+    set_columns<T>(c, s, in.moments, in.gamma, in.beta, k.parameters, w);
     if (!k.given) {
         load_table<T>(factors, first + RG_NORM_OFFSET, s.channels, w, offset);
         load_table<T>(factors, first + RG_NORM_WEIGHT, s.channels, w, weight);
@@ -294,25 +293,22 @@ static void launch_forward(const void *x, const void *gamma, const void *beta, c
 }
 
 template <rg_dtype T>
-static void launch_sums(const void *dy, const void *x, const void *gamma, const void *beta,
-                        const void *moments, void *partial, const rg_channels *s,
+static void launch_sums(const norm_inputs &in, void *partial, const rg_channels *s,
                         const norm_call *k, const rg_cuda_target *target)
 {
-    const void *const data[] = { dy, x };
+    const void *const data[] = { in.dy, in.x };
     launch(NORM_KERNEL(norm_sums, norm_is_fast<T>(s, data, 2), k->neuron.kind),
-           k->count * k->chunks, NORM_THREADS, norm_shared<T>(2), target, dy, x, gamma, beta,
-           moments, partial, *s, *k);
+           k->count * k->chunks, NORM_THREADS, norm_shared<T>(2), target, in.dy, in.x, in.gamma,
+           in.beta, in.moments, partial, *s, *k);
 }
 
 template <rg_dtype T>
-static void launch_gradient(const void *dy, const void *x, const void *gamma, const void *beta,
-                            const void *moments, const void *factors, void *dx,
+static void launch_gradient(const norm_inputs &in, const void *factors, void *dx,
                             const rg_channels *s, const norm_call *k, const rg_cuda_target *target)
 {
-    const void *const data[] = { dy, x, dx };
+    const void *const data[] = { in.dy, in.x, dx };
     launch(NORM_KERNEL(norm_gradient, norm_is_fast<T>(s, data, 3), k->neuron.kind),
-           k->count * k->chunks, NORM_THREADS, norm_shared<T>(2), target, dy, x, gamma, beta,
-           moments, factors, dx, *s, *k);
+           k->count * k->chunks, NORM_THREADS, norm_shared<T>(2), target, in, factors, dx, *s, *k);
 }
 
 rg_norm_parts_function *const rg_norm_parts[RG_CUDA_DTYPES] = RG_EVERY_DTYPE(launch_parts);

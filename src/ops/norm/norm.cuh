@@ -307,19 +307,21 @@ static norm_call norm_call_of(const rg_channels *s, const rg_norm_parameters *pa
      : (kind) == RG_NEURON_RELU ? name<T, true, NORM_RELU>   \
                                 : name<T, true, NORM_OTHER>)
 
+/* What the kernels of the gradient read. */
+struct norm_inputs {
+    const void *dy, *x, *gamma, *beta, *moments;
+};
+
 /* Launches of the kernels in norm.cu, by dtype. */
 typedef void rg_norm_parts_function(const void *x, void *partial, const rg_channels *s,
                                     int64_t first, int64_t count, const rg_cuda_target *target);
 typedef void rg_norm_forward_function(const void *x, const void *gamma, const void *beta,
                                       const void *moments, void *y, const rg_channels *s,
                                       const norm_call *k, const rg_cuda_target *target);
-typedef void rg_norm_sums_function(const void *dy, const void *x, const void *gamma,
-                                   const void *beta, const void *moments, void *partial,
-                                   const rg_channels *s, const norm_call *k,
-                                   const rg_cuda_target *target);
-typedef void rg_norm_gradient_function(const void *dy, const void *x, const void *gamma,
-                                       const void *beta, const void *moments, const void *factors,
-                                       void *dx, const rg_channels *s, const norm_call *k,
+typedef void rg_norm_sums_function(const norm_inputs &in, void *partial, const rg_channels *s,
+                                   const norm_call *k, const rg_cuda_target *target);
+typedef void rg_norm_gradient_function(const norm_inputs &in, const void *factors, void *dx,
+                                       const rg_channels *s, const norm_call *k,
                                        const rg_cuda_target *target);
 extern "C" {
 extern rg_norm_parts_function *const rg_norm_parts[RG_CUDA_DTYPES];

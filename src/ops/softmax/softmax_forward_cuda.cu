@@ -114,36 +114,27 @@ static __global__ void __launch_bounds__(HOLD && !ROWS ? 512 : 1024,
     uint4 *const held = shared + threadIdx.x;
     real<T> *const partial = (real<T> *)(shared + (HOLD ? SLOTS * blockDim.x : 0));
     const group_slots p = find_group<T, ROWS, HOLD>(k.shape, plan, 2);
-    real<T> x[V], max[SUMS], sum[SUMS];
+    real<T> x[V], max[SUMS], sum[SUMS] = {};
     double total[SUMS];
 #pragma unroll
     for (int e = 0; e < SUMS; e++) {
         max[e] = -INFINITY;
-        sum[e] = 0;
         total[e] = -0.0;
     }
     if (HOLD) {
         hold_slots<T, ROWS>(k.shape, 0, k.x, p, held);
         await_copies();
     }
-#pragma unroll(HOLD ? SLOTS : 1)
-    for (int q = 0; q < (HOLD ? SLOTS : INT32_MAX); q++) {
-        const int64_t slot = p.first + (int64_t)q * p.step;
-        if (slot >= p.slots)
-            break;
+    each_slot<HOLD>(p, [&](int q, int64_t slot) {
         take_slot<T, ROWS, HOLD>(k.shape, 0, k.x, p, slot, plan.wide, held[q * blockDim.x], x);
 #pragma unroll
         for (int e = 0; e < V; e++) {
             if (HOLD || !ROWS || e < p.elements)
                 max[ROWS ? 0 : e] = join(max[ROWS ? 0 : e], x[e], true);
         }
-    }
+    });
     reduce_group<T, ROWS>(max, plan, partial, true);
-#pragma unroll(HOLD ? SLOTS : 1)
-    for (int q = 0; q < (HOLD ? SLOTS : INT32_MAX); q++) {
-        const int64_t slot = p.first + (int64_t)q * p.step;
-        if (slot >= p.slots)
-            break;
+    each_slot<HOLD>(p, [&](int q, int64_t slot) {
         take_slot<T, ROWS, HOLD>(k.shape, 0, k.x, p, slot, plan.wide, held[q * blockDim.x], x);
 #pragma unroll
         for (int e = 0; e < V; e++) {
@@ -155,7 +146,7 @@ static __global__ void __launch_bounds__(HOLD && !ROWS ? 512 : 1024,
             held[q * blockDim.x] = pack<T>(x);
         if (!HOLD && (q + 1) % plan.chunk == 0)
             end_chunk<SUMS>(total, sum);
-    }
+    });
     if (!HOLD)
         end_chunks<SUMS>(total, sum);
     if (!ROWS)
@@ -164,18 +155,14 @@ static __global__ void __launch_bounds__(HOLD && !ROWS ? 512 : 1024,
 #pragma unroll
     for (int e = 0; e < SUMS; e++)
         sum[e] = scale_of<T, LOG>(sum[e]);
-#pragma unroll(HOLD ? SLOTS : 1)
-    for (int q = 0; q < (HOLD ? SLOTS : INT32_MAX); q++) {
-        const int64_t slot = p.first + (int64_t)q * p.step;
-        if (slot >= p.slots)
-            break;
+    each_slot<HOLD>(p, [&](int q, int64_t slot) {
         take_slot<T, ROWS, HOLD>(k.shape, 0, k.x, p, slot, plan.wide, held[q * blockDim.x], x);
 #pragma unroll
         for (int e = 0; e < V; e++)
             x[e] = KEEPS ? x[e] * sum[ROWS ? 0 : e]
                          : forward_of<T, LOG>(max[ROWS ? 0 : e], sum[ROWS ? 0 : e], x[e]);
         store_slot<T, ROWS>(k.shape, 1, k.y, p, slot, HOLD || plan.wide, x);
-    }
+    });
 }
 
 /* ---- launches ---- */

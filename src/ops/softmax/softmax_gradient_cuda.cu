@@ -153,6 +153,21 @@ static __global__ void __launch_bounds__(INNER > 0 ? 256 : 1024)
     store_tile<T>(at<T>(k.dx, p.start), p, tile, k.shape.stream);
 }
 
+/* All slots of the thread, which are aligned vectors. */
+template <rg_dtype T, bool ROWS>
+static __device__ __forceinline__ void load_slots(const rg_softmax_shape &shape, int t,
+                                                  const void *data, const group_slots &p,
+                                                  uint4 *slots)
+{
+    const char *group = at<T>(data, p.base[t]);
+#pragma unroll
+    for (int q = 0; q < SLOTS; q++) {
+        const int slot = p.first + q * p.step;
+        if (slot < (int)p.slots)
+            slots[q] = load_vector(at<T>(group, ROWS ? slot * VLEN<T> : slot * shape.along[t]));
+    }
+}
+
 /* Any groups. With HOLD every thread keeps its slots, y in registers and dy in shared memory; else
  * they are read twice, the second time from the end, of which the cache may still have some. */
 template <rg_dtype T, bool LOG, bool ROWS, bool HOLD>
@@ -174,13 +189,7 @@ static __global__ void __launch_bounds__(1024)
     }
     if (HOLD) {
         hold_slots<T, ROWS>(k.shape, 0, k.dy, p, held);
-        const char *group = at<T>(k.y, p.base[1]);
-#pragma unroll
-        for (int q = 0; q < SLOTS; q++) {
-            const int slot = p.first + q * p.step;
-            if (slot < (int)p.slots)
-                ys[q] = load_vector(at<T>(group, ROWS ? slot * V : slot * k.shape.along[1]));
-        }
+        load_slots<T, ROWS>(k.shape, 1, k.y, p, ys);
         await_copies();
     }
 #pragma unroll(HOLD ? SLOTS : 1)

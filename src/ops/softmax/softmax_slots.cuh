@@ -93,6 +93,19 @@ static __device__ __forceinline__ group_slots find_group(const rg_softmax_shape 
     return p;
 }
 
+/* Calls step(q, slot) for the slots of the thread, at most SLOTS of them where they are held. */
+template <bool HOLD, class STEP>
+static __device__ __forceinline__ void each_slot(const group_slots &p, STEP step)
+{
+#pragma unroll(HOLD ? SLOTS : 1)
+    for (int q = 0; q < (HOLD ? SLOTS : INT32_MAX); q++) {
+        const int64_t slot = p.first + (int64_t)q * p.step;
+        if (slot >= p.slots)
+            break;
+        step(q, slot);
+    }
+}
+
 /* The offset of element e of a slot, from the first of its group. */
 template <bool ROWS>
 static __device__ __forceinline__ int64_t slot_offset(const rg_softmax_shape &shape, int t,

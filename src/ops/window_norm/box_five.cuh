@@ -223,64 +223,145 @@ static __device__ __forceinline__ void sum_ring(const REAL ring[FIVE][KINDS == 1
     }
 }
 
+/* ---- rows of a thread ---- */
+
+/* Rows ahead of the one that is summed, whose copies are under way; those of dy are two after it.
+ */
+template <bool GRADIENT> constexpr int FIVE_AHEAD = GRADIENT ? 2 : 5;
+
+/* Memory that a thread reads and writes: its own part of the rings of x and dy, the lines of the
+ * block, its column of each tensor. */
+template <rg_dtype T, class OP, bool GRADIENT> struct five_rows {
+    five_column p;
+    int height, threads;
+    int size, lines; /* of a line: vectors of V channels; reals of the lines of a step */
+    char *xs, *dys, *out;
+    real<T> *line;
+    const char *x, *dy;
+    int64_t x_step, dy_step, out_step; /* bytes from row to row */
+};
+
+template <rg_dtype T, class OP, bool GRADIENT>
+static __device__ __forceinline__ five_rows<T, OP, GRADIENT>
+find_rows(const rg_box_shape &s, const box_data &d, const five_cut &cut, char *memory)
+{
+    enum { V = FIVE_LANES<T>, BYTES = FIVE_BYTES<T>, ROWS = FIVE_ROWS<OP> };
+    five_rows<T, OP, GRADIENT> r;
+    r.p = find_five(s, cut, V);
+    r.height = (int)s.row.size;
+    r.threads = (int)blockDim.x;
+    r.size = (cut.columns + 4) * cut.across;
+    r.lines = (GRADIENT ? 1 + OP::KINDS : 1) * r.size * V;
+    r.xs = memory + threadIdx.x * BYTES;
+    r.dys = r.xs + ROWS * r.threads * BYTES;
+    r.line = (real<T> *)(memory + (ROWS + (GRADIENT ? FIVE_DY_ROWS : 0)) * r.threads * BYTES);
+    const five_column &p = r.p;
+    r.x = at<T>(d.x, p.image * d.step[1][0] + p.column * d.step[1][2] + p.channel * d.step[1][3]);
+    r.dy = at<T>(d.dy, p.image * d.step[0][0] + p.column * d.step[0][2] + p.channel * d.step[0][3]);
+    r.out =
+        at<T>(d.out, p.image * d.step[2][0] + p.column * d.step[2][2] + p.channel * d.step[2][3]);
+    r.x_step = d.step[1][1] * (int64_t)sizeof(element<T>);
+    r.dy_step = d.step[0][1] * (int64_t)sizeof(element<T>);
+    r.out_step = d.step[2][1] * (int64_t)sizeof(element<T>);
+    return r;
+}
+
+/* Starts the copies for the step that sums `row` + FIVE_AHEAD. */
+template <rg_dtype T, class OP, bool GRADIENT>
+static __device__ __forceinline__ void copy_rows(const five_rows<T, OP, GRADIENT> &r, int row)
+{
+    enum { BYTES = FIVE_BYTES<T>, ROWS = FIVE_ROWS<OP> };
+    const int x_row = row + FIVE_AHEAD<GRADIENT>, dy_row = row + 1;
+    if (r.p.used && x_row >= 0 && x_row < r.height && x_row < r.p.last + 4)
+        copy_lanes<BYTES>(r.xs + (x_row & (ROWS - 1)) * r.threads * BYTES, r.x + x_row * r.x_step);
+    if (GRADIENT && r.p.used && dy_row >= 0 && dy_row < r.height && dy_row < r.p.last + 2)
+        copy_lanes<BYTES>(r.dys + (dy_row & (FIVE_DY_ROWS - 1)) * r.threads * BYTES,
+                          r.dy + dy_row * r.dy_step);
+    end_copies();
+}
+
+/* x of a row: 0 outside of the image. */
+template <rg_dtype T, class OP, bool GRADIENT>
+static __device__ __forceinline__ void take_row(const five_rows<T, OP, GRADIENT> &r, int row,
+                                                real<T> x[FIVE_LANES<T>])
+{
+    if (r.p.used && row >= 0 && row < r.height) {
+        take_lanes<T>(r.xs + (row & (FIVE_ROWS<OP> - 1)) * r.threads * FIVE_BYTES<T>, x);
+    } else {
+#pragma unroll
+        for (int e = 0; e < FIVE_LANES<T>; e++)
+            x[e] = 0;
+    }
+}
+
+/* Gradient: what goes to dx of row `middle` without further sums, and values that are summed. */
+template <rg_dtype T, class OP>
+static __device__ __forceinline__ void
+middle_row(const five_rows<T, OP, true> &r, const typename OP::CONSTANTS &constants, int middle,
+           const real<T> sum[OP::KINDS][FIVE_LANES<T>], real<T> direct[FIVE_LANES<T>],
+           real<T> share[OP::KINDS][FIVE_LANES<T>])
+{
+    enum { V = FIVE_LANES<T>, KINDS = OP::KINDS };
+    const bool inside = r.p.used && middle >= 0 && middle < r.height;
+    real<T> x[V], dy[V] = {};
+    take_row(r, middle, x);
+    if (inside)
+        take_lanes<T>(r.dys + (middle & (FIVE_DY_ROWS - 1)) * r.threads * FIVE_BYTES<T>, dy);
+#pragma unroll
+    for (int e = 0; e < V; e++) {
+        real<T> own[KINDS], to[KINDS];
+#pragma unroll
+        for (int k = 0; k < KINDS; k++)
+            own[k] = sum[k][e];
+        to[0] = x[e];
+        direct[e] = OP::middle(constants, dy[e], x[e], own, to);
+#pragma unroll
+        for (int k = 0; k < KINDS; k++)
+            share[k][e] = inside ? to[k] : 0;
+    }
+}
+
+/* The results of a row. */
+template <rg_dtype T, class OP, bool GRADIENT>
+static __device__ __forceinline__ void
+finish_row(const five_rows<T, OP, GRADIENT> &r, const rg_box_shape &s,
+           const typename OP::CONSTANTS &constants, int row,
+           const real<T> sum[OP::KINDS][FIVE_LANES<T>], const real<T> direct[FIVE_LANES<T>])
+{
+    enum { V = FIVE_LANES<T>, KINDS = OP::KINDS };
+    real<T> x[V];
+    take_row(r, row, x);
+#pragma unroll
+    for (int e = 0; e < V; e++) {
+        real<T> own[KINDS];
+#pragma unroll
+        for (int k = 0; k < KINDS; k++)
+            own[k] = sum[k][e];
+        if constexpr (GRADIENT)
+            x[e] = OP::finish(constants, x[e], direct[e], own);
+        else
+            x[e] = OP::result(constants, x[e], own);
+    }
+    give_lanes<T>(r.out + row * r.out_step, x, s.add, s.stream);
+}
+
 template <rg_dtype T, class OP, bool GRADIENT>
 static __global__ void __launch_bounds__(FIVE_THREADS, 2)
     box_five(const __grid_constant__ rg_box_shape s, const __grid_constant__ box_data d,
              const __grid_constant__ typename OP::CONSTANTS constants,
              const __grid_constant__ five_cut cut)
 {
-    enum { V = FIVE_LANES<T>, KINDS = OP::KINDS, BYTES = FIVE_BYTES<T> };
-    enum { ROWS = FIVE_ROWS<OP>, KEPT = FIVE_KEPT<OP> };
-    /* rows ahead of the one that is summed; those of dy are two after it */
-    enum { AHEAD = GRADIENT ? 2 : 5 };
+    enum { V = FIVE_LANES<T>, KINDS = OP::KINDS, KEPT = FIVE_KEPT<OP> };
     extern __shared__ __align__(16) char memory[];
-    const five_column p = find_five(s, cut, V);
-    const int threads = (int)blockDim.x, size = (cut.columns + 4) * cut.across;
-    const int lines = size * V, all_lines = (GRADIENT ? 1 + KINDS : 1) * lines; /* reals */
-    char *const xs = memory + threadIdx.x * BYTES;
-    char *const dys = xs + ROWS * threads * BYTES;
-    real<T> *const line =
-        (real<T> *)(memory + (ROWS + (GRADIENT ? FIVE_DY_ROWS : 0)) * threads * BYTES);
-    for (int i = (int)threadIdx.x; i < 2 * all_lines; i += threads)
-        line[i] = 0;
-    const char *const x_from =
-        at<T>(d.x, p.image * d.step[1][0] + p.column * d.step[1][2] + p.channel * d.step[1][3]);
-    const char *const dy_from =
-        at<T>(d.dy, p.image * d.step[0][0] + p.column * d.step[0][2] + p.channel * d.step[0][3]);
-    char *const out =
-        at<T>(d.out, p.image * d.step[2][0] + p.column * d.step[2][2] + p.channel * d.step[2][3]);
-    const int64_t x_step = d.step[1][1] * (int64_t)sizeof(element<T>);
-    const int64_t dy_step = d.step[0][1] * (int64_t)sizeof(element<T>);
-    const int64_t out_step = d.step[2][1] * (int64_t)sizeof(element<T>);
-    const int height = (int)s.row.size, first = p.first - (GRADIENT ? 4 : 2);
-    const int last = p.last + (GRADIENT ? FIVE : 2);
-    auto start = [&](int row) { /* copies for the step that sums `row` + AHEAD */
-                                const int x_row = row + AHEAD, dy_row = row + 1;
-                                if (p.used && x_row >= 0 && x_row < height && x_row < p.last + 4)
-                                    copy_lanes<BYTES>(xs + (x_row & (ROWS - 1)) * threads * BYTES,
-                                                      x_from + x_row * x_step);
-                                if (GRADIENT && p.used && dy_row >= 0 && dy_row < height &&
-                                    dy_row < p.last + 2)
-                                    copy_lanes<BYTES>(dys + (dy_row & (FIVE_DY_ROWS - 1)) *
-                                                                threads * BYTES,
-                                                      dy_from + dy_row * dy_step);
-                                end_copies();
-    };
-    auto take_x = [&](int row,
-                      real<T> x[V]) { /* 0 outside of the image */
-                                      if (p.used && row >= 0 && row < height) {
-                                          take_lanes<T>(xs + (row & (ROWS - 1)) * threads * BYTES,
-                                                        x);
-                                      } else {
-#pragma unroll
-                                          for (int e = 0; e < V; e++)
-                                              x[e] = 0;
-                                      }
-    };
+    const auto r = find_rows<T, OP, GRADIENT>(s, d, cut, memory);
+    const five_column &p = r.p;
+    for (int i = (int)threadIdx.x; i < 2 * r.lines; i += r.threads)
+        r.line[i] = 0;
+    const int first = p.first - (GRADIENT ? 4 : 2), last = p.last + (GRADIENT ? FIVE : 2);
     real<T> sums[FIVE][KEPT][V] = {}, shares[FIVE][KEPT][V] = {}, direct[FIVE][V];
     real<T> share[KINDS][V] = {};
-    for (int row = first - AHEAD; row < first; row++)
-        start(row);
+    for (int row = first - FIVE_AHEAD<GRADIENT>; row < first; row++)
+        copy_rows(r, row);
     __syncthreads();
     for (int base = first; base < last; base += FIVE) {
 #pragma unroll
@@ -288,64 +369,32 @@ static __global__ void __launch_bounds__(FIVE_THREADS, 2)
             const int row = base + i, middle = row - 2, end = row - FIVE;
             if (row >= last)
                 break; /* the whole block */
-            real<T> x[V], own[KINDS], value[1][V], sum[KINDS][V];
-            real<T> *const now = line + (row & 1) * all_lines;
-            start(row);
-            await_steps<AHEAD>();
-            take_x(row, x);
+            real<T> x[V], value[1][V], sum[KINDS][V];
+            real<T> *const now = r.line + (row & 1) * r.lines;
+            copy_rows(r, row);
+            await_steps<FIVE_AHEAD<GRADIENT>>();
+            take_row(r, row, x);
 #pragma unroll
             for (int e = 0; e < V; e++)
                 value[0][e] = OP::fill(x[e]);
-            put_line<V, 1>(now, size, p, value);
+            put_line<V, 1>(now, r.size, p, value);
             if constexpr (GRADIENT)
-                put_line<V, KINDS>(now + lines, size, p, share);
+                put_line<V, KINDS>(now + r.size * V, r.size, p, share);
             __syncthreads();
-            sum_lines<V, KINDS, false, 1>(now, size, cut.across, p, value, sums[i]);
+            sum_lines<V, KINDS, false, 1>(now, r.size, cut.across, p, value, sums[i]);
             sum_ring<V, KINDS, false>(sums, i, sum,
-                                      [&](int k, real<T> *v) { take_x(row - 4 + k, v); });
+                                      [&](int k, real<T> *v) { take_row(r, row - 4 + k, v); });
             if constexpr (GRADIENT) {
-                sum_lines<V, KINDS, true, KINDS>(now + lines, size, cut.across, p, share,
+                sum_lines<V, KINDS, true, KINDS>(now + r.size * V, r.size, cut.across, p, share,
                                                  shares[i]);
-                const bool inside = p.used && middle >= 0 && middle < height;
-                real<T> dy[V] = {};
-                take_x(middle, x);
-                if (inside)
-                    take_lanes<T>(dys + (middle & (FIVE_DY_ROWS - 1)) * threads * BYTES, dy);
-#pragma unroll
-                for (int e = 0; e < V; e++) {
-                    real<T> to[KINDS];
-#pragma unroll
-                    for (int k = 0; k < KINDS; k++)
-                        own[k] = sum[k][e];
-                    to[0] = x[e];
-                    direct[(i + 3) % FIVE][e] = OP::middle(constants, dy[e], x[e], own, to);
-#pragma unroll
-                    for (int k = 0; k < KINDS; k++)
-                        share[k][e] = inside ? to[k] : 0;
-                }
+                middle_row<T, OP>(r, constants, middle, sum, direct[(i + 3) % FIVE], share);
                 if (p.writes && end >= p.first && end < p.last) {
-                    sum_ring<V, KINDS, true>(shares, i, sum,
-                                             [&](int k, real<T> *v) { take_x(row - 7 + k, v); });
-                    take_x(end, x);
-#pragma unroll
-                    for (int e = 0; e < V; e++) {
-#pragma unroll
-                        for (int k = 0; k < KINDS; k++)
-                            own[k] = sum[k][e];
-                        x[e] = OP::finish(constants, x[e], direct[i][e], own);
-                    }
-                    give_lanes<T>(out + end * out_step, x, s.add, s.stream);
+                    sum_ring<V, KINDS, true>(
+                        shares, i, sum, [&](int k, real<T> *v) { take_row(r, row - 7 + k, v); });
+                    finish_row(r, s, constants, end, sum, direct[i]);
                 }
             } else if (p.writes && middle >= p.first && middle < p.last) {
-                take_x(middle, x);
-#pragma unroll
-                for (int e = 0; e < V; e++) {
-#pragma unroll
-                    for (int k = 0; k < KINDS; k++)
-                        own[k] = sum[k][e];
-                    x[e] = OP::result(constants, x[e], own);
-                }
-                give_lanes<T>(out + middle * out_step, x, s.add, s.stream);
+                finish_row(r, s, constants, middle, sum, direct[i]);
             }
         }
     }

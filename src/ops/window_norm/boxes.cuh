@@ -143,13 +143,19 @@ static __device__ __forceinline__ void sum_tile_columns(const rg_box_shape &s, c
     }
 }
 
+/* What a block has in memory: values and their sums, and in a gradient the part of dx that needs no
+ * further sum. */
+template <class REAL> struct box_memory {
+    REAL *values, *prefix, *sums, *kept;
+};
+
 /* Gradient: sums over rows, and what follows from them: values to be summed again, and what goes to
- * dx at the same place. (row, column) is the first pixel of the region. */
+ * the same element of dx. (row, column) is the first pixel of the region. */
 template <rg_dtype T, class OP, bool WIDE>
 static __device__ __forceinline__ void
 middle_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTANTS &constants,
             const box_tile &tile, const box_origin &p, int64_t row, int64_t column,
-            const real<T> *sums, real<T> *values, real<T> *kept)
+            const box_memory<real<T>> &m)
 {
     enum { V = LANES<T, WIDE>, KINDS = OP::KINDS };
     for (int i = threadIdx.x; i < tile.middle_rows * tile.middle_columns; i += BOX_THREADS) {
@@ -160,7 +166,7 @@ middle_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTAN
         if (inside) {
             load_lanes<T, WIDE>(d.x, pixel_at(d.step[1], p, at_row, at_column), x);
             load_lanes<T, WIDE>(d.dy, pixel_at(d.step[0], p, at_row, at_column), direct);
-            sum_lanes<KINDS, V, false, false>(sums, tile.sums, i, tile.middle_columns,
+            sum_lanes<KINDS, V, false, false>(m.sums, tile.sums, i, tile.middle_columns,
                                               (int)s.row.width, (int)s.row.before, sum);
 #pragma unroll
             for (int e = 0; e < V; e++) {
@@ -177,10 +183,10 @@ middle_tile(const rg_box_shape &s, const box_data &d, const typename OP::CONSTAN
         }
 #pragma unroll
         for (int k = 0; k < KINDS; k++)
-            put_lanes<V>(values + (k * tile.values + i) * V, value[k]);
+            put_lanes<V>(m.values + (k * tile.values + i) * V, value[k]);
         const int64_t y = at_row - p.row, z = at_column - p.column;
         if (inside && y >= 0 && y < tile.rows && z >= 0 && z < tile.columns)
-            put_lanes<V>(kept + (y * tile.columns + z) * V, direct);
+            put_lanes<V>(m.kept + (y * tile.columns + z) * V, direct);
     }
 }
 
@@ -238,7 +244,8 @@ static __global__ void __launch_bounds__(BOX_THREADS)
                                           tile.middle_columns);
         __syncthreads();
         if constexpr (GRADIENT) {
-            middle_tile<T, OP, WIDE>(s, d, constants, tile, p, row, column, sums, values, kept);
+            middle_tile<T, OP, WIDE>(s, d, constants, tile, p, row, column,
+                                     { values, nullptr, sums, kept });
             __syncthreads();
             sum_tile_columns<KINDS, V, true>(s, tile, values, sums, tile.middle_rows,
                                              tile.middle_columns, tile.columns);
@@ -266,8 +273,8 @@ sum_plane_columns(const rg_box_shape &s, const box_data &d, const rg_box_plane &
         sum_blocks(values, prefix, s.row.size, (int64_t)1, plane.across, plane.across, (int64_t)1,
                    width);
     else if (blocks)
-        moment_blocks<MIRRORED>(values, prefix, all, s.row.size, (int64_t)1, plane.across,
-                                plane.across, (int64_t)1, width);
+        moment_blocks<MIRRORED, real<T>>({ values, prefix, all }, s.row.size, 1, plane.across,
+                                         plane.across, 1, width);
     __syncthreads();
     for (int64_t i = threadIdx.x; i < each; i += blockDim.x) {
         const int64_t line = i / columns, column = i - line * columns, row = line - first;
@@ -279,8 +286,8 @@ sum_plane_columns(const rg_box_shape &s, const box_data &d, const rg_box_plane &
         } else {
             moments<real<T>> sum = {};
             if (inside)
-                sum = moment_window<MIRRORED>(
-                    values, prefix, all, row * plane.across, column, (int64_t)1, width,
+                sum = moment_window<MIRRORED, real<T>>(
+                    { values, prefix, all }, row * plane.across, column, 1, width,
                     (int)(MIRRORED ? s.column.after : s.column.before), blocks,
                     load<T>(d.x, pixel_at(d.step[1], p, row, column)));
             put_moments(sums, each, i, sum);
@@ -291,8 +298,8 @@ sum_plane_columns(const rg_box_shape &s, const box_data &d, const rg_box_plane &
         if constexpr (KINDS == 1)
             sum_blocks(sums, prefix, columns, columns, each, plane.down, columns, s.row.width);
         else
-            moment_blocks<MIRRORED>(sums, prefix, each, columns, columns, each, plane.down, columns,
-                                    s.row.width);
+            moment_blocks<MIRRORED, real<T>>({ sums, prefix, each }, columns, columns, each,
+                                             plane.down, columns, s.row.width);
         __syncthreads();
     }
 }
@@ -307,8 +314,8 @@ sum_plane_rows(const rg_box_shape &s, const rg_box_plane &plane, const REAL *sum
     if constexpr (KINDS == 1) {
         sum[0] = sum_window(sums, prefix, column, row, s.column.size, s.row.width, blocks);
     } else {
-        const moments<REAL> e = moment_window<MIRRORED>(
-            sums, prefix, plane.down * s.column.size, column, row, s.column.size, s.row.width,
+        const moments<REAL> e = moment_window<MIRRORED, REAL>(
+            { sums, prefix, plane.down * s.column.size }, column, row, s.column.size, s.row.width,
             (int)(MIRRORED ? s.row.after : s.row.before), blocks, x);
         sum[0] = e.v;
         sum[1] = e.m;
@@ -338,8 +345,7 @@ static __device__ __forceinline__ void load_plane(const rg_box_shape &s, const b
 template <rg_dtype T, class OP>
 static __device__ __forceinline__ void
 middle_plane(const rg_box_shape &s, const box_data &d, const typename OP::CONSTANTS &constants,
-             const rg_box_plane &plane, const box_origin &p, const real<T> *sums,
-             const real<T> *prefix, real<T> *values, real<T> *kept)
+             const rg_box_plane &plane, const box_origin &p, const box_memory<real<T>> &m)
 {
     enum { KINDS = OP::KINDS };
     const int64_t all = s.row.size * plane.across;
@@ -350,13 +356,13 @@ middle_plane(const rg_box_shape &s, const box_data &d, const typename OP::CONSTA
             real<T> sum[KINDS];
             const real<T> x = load<T>(d.x, pixel_at(d.step[1], p, row, column));
             const real<T> dy = load<T>(d.dy, pixel_at(d.step[0], p, row, column));
-            sum_plane_rows<KINDS, false>(s, plane, sums, prefix, row, column, x, sum);
+            sum_plane_rows<KINDS, false>(s, plane, m.sums, m.prefix, row, column, x, sum);
             to[0] = x;
-            kept[row * s.column.size + column] = OP::middle(constants, dy, x, sum, to);
+            m.kept[row * s.column.size + column] = OP::middle(constants, dy, x, sum, to);
         }
 #pragma unroll
         for (int k = 0; k < KINDS; k++)
-            values[k * all + i] = to[k];
+            m.values[k * all + i] = to[k];
     }
     __syncthreads();
 }
@@ -397,7 +403,7 @@ static __global__ void __launch_bounds__(BOX_THREADS)
         load_plane<T, OP>(s, d, plane, p, values);
         sum_plane_columns<T, KINDS, false>(s, d, plane, p, values, prefix, sums);
         if constexpr (GRADIENT) {
-            middle_plane<T, OP>(s, d, constants, plane, p, sums, prefix, values, kept);
+            middle_plane<T, OP>(s, d, constants, plane, p, { values, prefix, sums, kept });
             sum_plane_columns<T, KINDS, true>(s, d, plane, p, values, prefix, sums);
         }
         finish_plane<T, OP, GRADIENT>(s, d, constants, plane, p, sums, prefix, kept);

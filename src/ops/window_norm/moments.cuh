@@ -117,11 +117,20 @@ two_moments(const moments<REAL> &a, const moments<REAL> &b, int64_t na, int64_t 
         return join_two(a, b, na, nb);
 }
 
+/* Values, and sums from the start of a block on; after moment_blocks, `values` has sums up to the
+ * end of a block. `size` as above. */
+template <class REAL> struct moment_arrays {
+    REAL *values, *prefix;
+    int64_t size;
+};
+
 template <bool MIRRORED, class REAL>
 static __device__ __forceinline__ void
-moment_blocks(REAL *values, REAL *prefix, int64_t size, int64_t lines, int64_t inner,
-              int64_t outer_step, int64_t length, int64_t step, int64_t width)
+moment_blocks(const moment_arrays<REAL> &arrays, int64_t lines, int64_t inner, int64_t outer_step,
+              int64_t length, int64_t step, int64_t width)
 {
+    REAL *const values = arrays.values, *const prefix = arrays.prefix;
+    const int64_t size = arrays.size;
     const int64_t blocks = (length + width - 1) / width;
     for (int64_t i = threadIdx.x; i < lines * blocks; i += blockDim.x) {
         const int64_t block = i / lines, line = i - block * lines;
@@ -146,9 +155,11 @@ moment_blocks(REAL *values, REAL *prefix, int64_t size, int64_t lines, int64_t i
 /* Those of the window of position i of a line that begins at `line`; v is that of position i. */
 template <bool MIRRORED, class REAL>
 static __device__ __forceinline__ moments<REAL>
-moment_window(const REAL *values, const REAL *prefix, int64_t size, int64_t line, int64_t i,
-              int64_t step, int64_t width, int centre, bool blocks, REAL v)
+moment_window(const moment_arrays<const REAL> &arrays, int64_t line, int64_t i, int64_t step,
+              int64_t width, int centre, bool blocks, REAL v)
 {
+    const REAL *const values = arrays.values, *const prefix = arrays.prefix;
+    const int64_t size = arrays.size;
     const int64_t begin = line + i * step;
     if (!blocks) {
         auto get = [&](int k) { return get_moments(values, size, begin + k * step); };

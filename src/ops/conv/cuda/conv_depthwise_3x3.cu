@@ -330,21 +330,26 @@ static __device__ __forceinline__ int columns_of_both(const rg_conv_shape &s, in
     return inside;
 }
 
-/* Windows first <= i < end of an image, columns from j on. */
+/* Rows of windows first <= i < end of an image, columns from j on, channels from c on. */
+struct strip_3x3 {
+    int32_t image, first, end, j, c;
+};
+
 template <rg_dtype T, int V>
-static __device__ __forceinline__ void
-sum_strip(const depthwise_parts_args &k, rows_3x3<T, V> &ahead, sums_3x3<T, V> &s, int32_t image,
-          int32_t first, int32_t end, int32_t j, int32_t c)
+static __device__ __forceinline__ void sum_strip(const depthwise_parts_args &k,
+                                                 rows_3x3<T, V> &ahead, sums_3x3<T, V> &s,
+                                                 const strip_3x3 &strip)
 {
     enum { C = COLUMNS_3X3<T>, WIDE = C + 2, AHEAD = rows_3x3<T, V>::AHEAD };
     const rg_conv_shape &shape = k.shape;
+    const int32_t first = strip.first, end = strip.end, j = strip.j;
     const int32_t size = (int32_t)shape.row.size, before = (int32_t)shape.row.before;
     const int32_t left = j - (int32_t)shape.column.before;
     const int inside = columns_of_both<T>(shape, left, j);
-    const element<T> *x = (const element<T> *)k.x + image * shape.x[0] +
-                          (first - before) * shape.x[1] + left * shape.x[2] + c * shape.x[3];
-    const element<T> *dy = (const element<T> *)k.dy + image * shape.y[0] + first * shape.y[1] +
-                           j * shape.y[2] + c * shape.y[3];
+    const element<T> *x = (const element<T> *)k.x + strip.image * shape.x[0] +
+                          (first - before) * shape.x[1] + left * shape.x[2] + strip.c * shape.x[3];
+    const element<T> *dy = (const element<T> *)k.dy + strip.image * shape.y[0] +
+                           first * shape.y[1] + j * shape.y[2] + strip.c * shape.y[3];
     /* row i of dy and the row of x of its first tap */
     const auto load_rows = [&](int stage, int32_t i) {
         const bool row = i - before >= 0 && i - before < size && i < end + 2;
@@ -440,7 +445,7 @@ static __global__ void __launch_bounds__(SHARES_3X3 *ACROSS_3X3, 2)
         for (int32_t n = begin; n < end;) {
             const int32_t image = n / count, first = n - image * count;
             const int32_t last = end - n < count - first ? first + end - n : count;
-            sum_strip<T, V>(k, ahead, s, image, first, last, j, v * V);
+            sum_strip<T, V>(k, ahead, s, { image, first, last, j, v * V });
             n += last - first;
         }
     }

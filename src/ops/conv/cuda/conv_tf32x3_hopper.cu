@@ -213,7 +213,8 @@ static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
     find_rows(k, first_m, rows, columns, lines);
     tile_step step = { 0, 0, 0, 0, 0 };
     find_tap(k, row_phase, column_phase, step);
-    int slot = 0, steps = 0; /* where the next tiles go; how many are known to exist */
+    /* where the next tiles go; how many are known to exist; which are used */
+    int slot = 0, steps = 0, used = 0;
     const auto load_next = [&]() {
         float *a = tiles + slot * SIZE;
         if (step.p < k.row.taps) {
@@ -231,12 +232,10 @@ static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
     warp_tile<1, COLUMNS> c = {};
     hopper_rows r;
     const int m = warp * 16;
-    int used = 0;
     await_tiles<STAGES - 2>();
     take_rows(r, tiles, m);
-    /* N = 128: while products are made, the rows of the next ones are taken. */
 #pragma unroll 2
-    for (int done = 0; done < steps; done++) {
+    for (int done = 0; done < steps; done++) { /* AHEAD: the next rows are taken during products */
         const float *b = tiles + used * SIZE + A;
         used = used == STAGES - 1 ? 0 : used + 1;
         float part[COLUMNS][4];
