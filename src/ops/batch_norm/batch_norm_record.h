@@ -60,7 +60,7 @@ const rg_tensor *rg_batch_norm_slot(const rg_call *call, int32_t index, const rg
 
 /* ---- strategies ---- */
 
-/* In the order in which they are asked. */
+/* In the order in which they are asked; the last one takes all calls. */
 /* clang-format off */
 #define RG_BATCH_NORM_STRATEGIES(STRATEGY) \
     STRATEGY(rg_batch_norm_planes) \

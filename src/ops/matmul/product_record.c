@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Recording matrix products, for dense and gram. */
+/* Recording matrix products, for matmul, dense and gram. */
 #include "ops/matmul/product_record.h"
 
 /* ---- indices over several dimensions ---- */
@@ -104,8 +104,7 @@ double rg_product_multiplications(const rg_product_args *k)
 
 /* ---- strategies ---- */
 
-static const rg_strategy *const strategies[] = { &rg_product_dot, &rg_product_packed,
-                                                 &rg_product_blocks, NULL };
+static const rg_strategy *const strategies[] = { RG_PRODUCT_STRATEGIES(RG_STRATEGY_ENTRY) NULL };
 const rg_strategy *const *const rg_product_strategies[] = { strategies, NULL };
 
 rg_status rg_record_product(rg_call *call, rg_product_call *p)

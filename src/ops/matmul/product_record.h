@@ -40,7 +40,14 @@ rg_status rg_record_product(rg_call *call, rg_product_call *p);
 /* ---- strategies of a CPU: their request is a const rg_product_call, whose flags for a CPU they
  * set in a copy ---- */
 
-extern const rg_strategy rg_product_dot, rg_product_packed, rg_product_blocks;
+/* In the order in which they are asked; the last one takes all products. */
+/* clang-format off */
+#define RG_PRODUCT_STRATEGIES(STRATEGY) \
+    STRATEGY(rg_product_dot) \
+    STRATEGY(rg_product_packed) \
+    STRATEGY(rg_product_blocks)
+/* clang-format on */
+RG_PRODUCT_STRATEGIES(RG_STRATEGY_DECLARE)
 
 /* The distance of neighbours in tensor t; 1 where there is one element alone. */
 int64_t rg_product_step(const rg_walk *walk, int t);
