@@ -144,7 +144,7 @@ static void peak(const void *args, int64_t begin, int64_t end)
     const rg_limit_args *k = args;
     for (int64_t u = begin; u < end; u++) {
         vreal sum[CHAINS];
-        for (int c = 0; c < CHAINS; c++) /* all different, or one of them would do */
+        for (int c = 0; c < CHAINS; c++) /* all different, so that none is optimized away */
             sum[c] = vset((real)(c + 1));
         const vreal a = vset((real)0.5 + (real)u), b = vset((real)1e-3);
         for (int i = 0; i < TIMES; i++) {

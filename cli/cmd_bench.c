@@ -23,10 +23,10 @@ typedef struct bench {
     rg_queue *queue;
     rg_bench_printer printer;
     rg_bench_entries before;           /* of --compare */
-    rg_bench_entries behind, compared; /* rows of this run beside peers, and beside those */
+    rg_bench_entries behind, compared; /* rows of this run: beside peers, and beside `before` */
     bool gpu;
     bool peer_failed[RG_MOST_PEERS];
-    char peer_told[RG_MOST_PEERS][200]; /* why it left out the last row that it did */
+    char peer_told[RG_MOST_PEERS][200]; /* why the peer left out a row, last time */
 } bench;
 
 /* ---- which rows ---- */

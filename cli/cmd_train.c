@@ -229,7 +229,8 @@ int rg_cmd_train(int argc, char **argv)
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);
         struct sigaction hangup;
-        if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) /* nohup */
+        if (sigaction(SIGHUP, NULL, &hangup) == 0 &&
+            hangup.sa_handler != SIG_IGN) /* not under nohup */
             sigaction(SIGHUP, &action, NULL);
         signal(SIGPIPE, on_broken_pipe);
         result = train(&request, command != NULL ? command : "");

@@ -220,8 +220,8 @@ int rg_op_run_convert(rg_op_run *run, rg_dtype dtype)
 
 /* ---- saving ---- */
 
-/* Whether a result waits beside its place until all are written. What exists there and is no
- * plain file (a device, a pipe, a link), or must not be written, has no such place. */
+/* Whether a result is written to a temporary file until all are complete. What exists and is no
+ * plain file (a device, a pipe, a link), or must not be written, is opened directly. */
 static bool is_staged(const char *path, char staged[PATH])
 {
     struct stat status;

@@ -32,11 +32,11 @@ typedef struct motion {
     double share;
     bool apart;        /* each element by itself; otherwise equal numbers stay equal */
     bool dy_only;      /* the other inputs stay */
-    uint64_t salt;     /* another one moves the same numbers by other amounts */
+    uint64_t salt;     /* a seed: other salts move the same numbers by other amounts */
     bool scales;       /* all elements by the same share, so that what a neuron sees moves, too */
     bool weights_only; /* input 1 moves; without it, where `scales`, all others do */
     bool upwards;      /* all elements towards plus infinity, so that sums that cancel move most */
-    int32_t only;      /* 1 + i: input i alone moves; 1 + inputs + j: dy[j]; 0: all */
+    int32_t only;      /* 0: all move; 1 + i: input i alone; 1 + inputs + j: dy[j] alone */
     bool clears_first; /* the first input becomes 0, everything else stays */
 } motion;
 

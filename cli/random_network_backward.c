@@ -94,7 +94,7 @@ static bool begin_node(rg_net_draw *d)
     return true;
 }
 
-/* One input, some fields; the first output, or -1. */
+/* Adds a node of one or two inputs; returns its first output, or -1. */
 static int32_t simple_node(rg_net_draw *d, const char *op, const char *fields, int32_t a, int32_t b)
 {
     const int32_t values = d->net->values_count;
@@ -110,7 +110,7 @@ static int32_t simple_node(rg_net_draw *d, const char *op, const char *fields, i
     return -1;
 }
 
-/* The factor that clips all gradients by their norm, or -1. */
+/* Adds nodes that clip gradients by their norm; returns the factor, or -1. */
 static int32_t draw_scale(rg_net_draw *d)
 {
     rg_net *net = d->net;
@@ -121,7 +121,7 @@ static int32_t draw_scale(rg_net_draw *d)
             value->desc[0].dtype != net->dtype || !rg_net_chance(d, 0.7))
             continue;
         const int32_t norm = simple_node(d, "grad_norm", "", v, -1);
-        if (rg_net_chance(d, 0.2)) /* of what a neighbour makes: no batch of both */
+        if (rg_net_chance(d, 0.2)) /* reads the norm itself: both cannot be one batch */
             rg_net_add_result(d, simple_node(d, "grad_norm", "", norm, -1));
         squares[count] = simple_node(d, "reshape", "dims=1", norm, -1);
         count += squares[count] >= 0;
@@ -279,7 +279,7 @@ static int32_t pick_like(rg_net_draw *d, int32_t of)
     return found;
 }
 
-/* Another gradient of the same shape, the last one; else anything like it. */
+/* The last gradient of the same shape; if there is none, any value of that shape. */
 static int32_t pick_gradient(rg_net_draw *d, int32_t like)
 {
     for (int32_t v = d->net->values_count - 1; v > like; v--) {

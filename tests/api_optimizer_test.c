@@ -127,15 +127,17 @@ static void test_refused(rig *r)
 /* Some with strides among them: the same result, in more launches. */
 static void test_strided(rig *r)
 {
-    enum { FEW = 3 };
+    enum { TENSORS = 3 };
     rg_kernel *kernel = adam_of(r->device, false, RG_PARAMETER_COPY_NONE);
     rg_tensor *rate = value_of(r->device, RG_F32, 0.125), *t = value_of(r->device, RG_I64, 3);
-    rg_tensor *x[INPUTS * FEW], *dense[INPUTS], *wide = filled(r->device, RG_F32, 2, DIMS(9, 6), 1);
-    for (int64_t n = 0; n < FEW; n++) {
+    rg_tensor *x[INPUTS * TENSORS], *dense[INPUTS],
+        *wide = filled(r->device, RG_F32, 2, DIMS(9, 6), 1);
+    for (int64_t n = 0; n < TENSORS; n++) {
         for (int64_t i = 0; i < 4; i++)
-            x[i * FEW + n] = filled(r->device, RG_F32, 2, DIMS(9, 5), (uint64_t)(8 * i + 1 + n));
-        x[4 * FEW + n] = rate;
-        x[5 * FEW + n] = t;
+            x[i * TENSORS + n] =
+                filled(r->device, RG_F32, 2, DIMS(9, 5), (uint64_t)(8 * i + 1 + n));
+        x[4 * TENSORS + n] = rate;
+        x[5 * TENSORS + n] = t;
     }
     rg_tensor_destroy(x[1]);
     EXPECT_OK(rg_tensor_slice(wide, DIMS(0, 1), DIMS(9, 5), NULL, &x[1]));
@@ -143,25 +145,25 @@ static void test_strided(rig *r)
     float values[45];
     EXPECT_OK(rg_tensor_read(x[1], values, sizeof values, RG_LAYOUT_SAME));
     EXPECT_OK(rg_tensor_write(dense[0], values, sizeof values, RG_LAYOUT_SAME));
-    dense[1] = x[FEW + 1];
+    dense[1] = x[TENSORS + 1];
     dense[2] = filled(r->device, RG_F32, 2, DIMS(9, 5), 8 * 2 + 2);
     dense[3] = filled(r->device, RG_F32, 2, DIMS(9, 5), 8 * 3 + 2);
     dense[4] = rate;
     dense[5] = t;
-    rg_tensor *y[OUTPUTS * FEW];
-    for (int n = 0; n < FEW; n++) {
+    rg_tensor *y[OUTPUTS * TENSORS];
+    for (int n = 0; n < TENSORS; n++) {
         y[n] = x[n];
-        y[FEW + n] = x[2 * FEW + n];
-        y[2 * FEW + n] = x[3 * FEW + n];
+        y[TENSORS + n] = x[2 * TENSORS + n];
+        y[2 * TENSORS + n] = x[3 * TENSORS + n];
     }
-    EXPECT_OK(rg_kernel_forward_batch(kernel, r->commands, FEW, x, y, NULL));
+    EXPECT_OK(rg_kernel_forward_batch(kernel, r->commands, TENSORS, x, y, NULL));
     EXPECT(launches_of(r->commands) == 3);
     rg_tensor *out[] = { dense[0], dense[2], dense[3] };
     EXPECT_OK(rg_kernel_forward(kernel, r->commands, dense, out, NULL));
     EXPECT_OK(rig_run(r));
-    EXPECT(same_bits(x[1], dense[0]) && same_bits(x[2 * FEW + 1], dense[2]) &&
-           same_bits(x[3 * FEW + 1], dense[3]));
-    for (int i = 0; i < 4 * FEW; i++)
+    EXPECT(same_bits(x[1], dense[0]) && same_bits(x[2 * TENSORS + 1], dense[2]) &&
+           same_bits(x[3 * TENSORS + 1], dense[3]));
+    for (int i = 0; i < 4 * TENSORS; i++)
         rg_tensor_destroy(x[i]);
     rg_tensor_destroy(dense[0]);
     rg_tensor_destroy(dense[2]);

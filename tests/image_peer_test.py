@@ -41,7 +41,7 @@ def draw(source, number):
     return Image.frombytes("L" if channels == 1 else "RGB", (width, height), pixels)
 
 
-def turned(program):
+def orientations(program):
     """Photographs with an orientation, of one channel and three, as they are and resized."""
     source = random.Random(9)
     for number in range(36):
@@ -65,7 +65,7 @@ def turned(program):
 
 
 def main(program):
-    turned(program)
+    orientations(program)
     source = random.Random(7)
     images, told = [], b""
     for number in range(100):

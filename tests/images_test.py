@@ -164,7 +164,7 @@ class Mixed(Case):
         run(*resume)
         self.assertEqual(read(self.checkpoint("out")), read(self.checkpoint("other")))
 
-    def test_turned(self):
+    def test_orientation(self):
         """A photograph that lies on its side fits among those that stand."""
         shutil.rmtree(self.data)
         exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
@@ -312,7 +312,7 @@ class Mixed(Case):
         shutil.copy(self.path("set", "val", "a", "00.png"), self.path("set", "test"))
         output, errors = self.learn(out="unlabelled")
         self.assertIn("6 for testing", output)
-        self.assertEqual(errors.count("set/test: passed over, because it has no folder for each class\n"), 1, errors)
+        self.assertEqual(errors.count("set/test: ignored, because it has no folder for each class\n"), 1, errors)
 
     def test_parts_of_arrays_and_shards(self):
         for name in ("train", "test", "val"):
@@ -331,7 +331,7 @@ class Mixed(Case):
         os.remove(os.path.join(folder, "y_test.npy"))
         output, errors = self.learn(data="arrays", out="second")
         self.assertIn("18 images for training, 2 for validation, 4 for testing", output)
-        self.assertIn("x_test.npy is passed over, because there is no y_test.npy", errors)
+        self.assertIn("x_test.npy is ignored, because there is no y_test.npy", errors)
 
     def test_other_images(self):
         """Another split or other files would put test images into training."""

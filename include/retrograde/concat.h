@@ -35,7 +35,7 @@ RG_API rg_concat_desc rg_concat_desc_default(void);
  *
  *      x0 (…, a0, …), x1 (…, a1, …), …  ->  y (…, a0 + a1 + …, …)
  *
- *  The gradient reads nothing but dy, and a dxi that is NULL is passed over; its shape comes from
+ *  The gradient reads nothing but dy, and a dxi that is NULL is not computed; its shape comes from
  *  xi or the state. The state holds no tensors. */
 RG_API rg_status rg_concat_create(rg_device *device, const rg_concat_desc *desc,
                                   rg_kernel **kernel);

@@ -95,7 +95,7 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *    compressed, with .gz after its name; idx4 with channels, too;
  *  - a folder with a folder of PNG, JPEG or WebP files for each class, or with such folders below
  *    train/ and below test/ or val/ (valid/, validation/), or both. Images may lie in folders
- *    below those of the classes. A test/ without folders of classes is passed over. Classes are
+ *    below those of the classes. A test/ without folders of classes is ignored. Classes are
  * numbered in the order of their names. Images are RGB if one of them has colours: 16 bits are cut
  * to 8, palettes are looked up, what is transparent becomes black; JPEG images are turned upright
  * by the orientation in their EXIF data; gamma and colour profiles are not looked at. An image has

@@ -86,7 +86,7 @@ RG_API rg_status rg_plan_save(const rg_plan *plan, const char *path);
 RG_API rg_status rg_plan_load(rg_device *device, const char *path, const rg_plan_options *options,
                               rg_plan **plan);
 
-/** Reads the parameters of a plan from a safetensors file; what else the file holds is passed over.
+/** Reads the parameters of a plan from a safetensors file; what else the file holds is ignored.
  *  All must be there, in dtype and shape, or none is read. */
 RG_API rg_status rg_plan_load_parameters(rg_plan *plan, const char *path);
 

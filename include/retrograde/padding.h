@@ -100,7 +100,7 @@ RG_API rg_status rg_padding_resolve(const rg_padding *padding, const rg_window *
 RG_API rg_padding rg_padding_inverse(rg_padding padding);
 
 /** A policy from the bits of an MPSNNPaddingMethod. The bits for custom policies are the caller's
- *  to obey, ExcludeEdges is `count_include_pad` of a pooling; both are passed over. Reserved
+ *  to obey, ExcludeEdges is `count_include_pad` of a pooling; both are ignored. Reserved
  *  values and unknown bits are refused. */
 RG_API rg_status rg_padding_from_mps(uint64_t method, rg_padding *padding);
 

@@ -193,12 +193,12 @@ rg_padding rg_padding_inverse(rg_padding padding)
 
 rg_status rg_padding_from_mps(uint64_t method, rg_padding *padding)
 {
-    enum { ALIGN = 0x3, REMAINDER = 0xc, SIZE = 0x7f0, PASSED_OVER = 0xe000 };
+    enum { ALIGN = 0x3, REMAINDER = 0xc, SIZE = 0x7f0, IGNORED = 0xe000 };
     RG_CHECK_NOT_NULL(padding);
     const uint64_t align = method & ALIGN, remainder = (method & REMAINDER) >> 2,
                    size = (method & SIZE) >> 4;
     RG_CHECK(align <= 2 && size <= 2 &&
-                 (method & ~(uint64_t)(ALIGN | REMAINDER | SIZE | PASSED_OVER)) == 0,
+                 (method & ~(uint64_t)(ALIGN | REMAINDER | SIZE | IGNORED)) == 0,
              RG_INVALID_ARGUMENT, "padding: 0x%llx is not a valid MPSNNPaddingMethod",
              (unsigned long long)method);
     *padding = (rg_padding){ .policy = (rg_padding_policy)(RG_PADDING_VALID + (int)size),

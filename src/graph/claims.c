@@ -95,11 +95,11 @@ static rg_status claim_output(const rg_sequence *s, rg_claims *c, int32_t at, in
         c->apart += c->of_value[v] >= 0 ? c->list[c->of_value[v]].bytes : 0;
         return RG_OK;
     }
-    const int32_t place = step->base[out] >= 0 ? step->base[out] : find_overwritten(s, c, at, out);
-    if (place < 0)
+    const int32_t old = step->base[out] >= 0 ? step->base[out] : find_overwritten(s, c, at, out);
+    if (old < 0)
         return claim_value(s, c, v);
-    rg_claim *claim = &c->list[c->of_value[place]];
-    c->of_value[v] = c->of_value[place];
+    rg_claim *claim = &c->list[c->of_value[old]];
+    c->of_value[v] = c->of_value[old];
     claim->last = s->slots[v].result ? s->steps_count : s->slots[v].last;
     c->apart += claim->bytes;
     return RG_OK;

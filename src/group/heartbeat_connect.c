@@ -41,7 +41,7 @@ static bool is_one_machine(const rg_group *group)
 
 /* ---- rank 0 ---- */
 
-/* A descriptor for each rank; the usual limit of 1024 would not be enough for many. */
+/* A descriptor for each rank; the common limit of 1024 would not be enough for many ranks. */
 static void allow_sockets(int32_t count)
 {
     struct rlimit limit;

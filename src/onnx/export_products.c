@@ -179,14 +179,14 @@ static rg_status take_weights(rg_export *e, const rg_node *node, const int32_t o
     const int64_t outputs = w->dims[first ? 0 : inputs];
     for (int64_t o = 0; o < outputs; o++) {
         for (int64_t i = 0; i < inner; i++) {
-            int64_t at = i, place = 0, index[RG_MAX_RANK];
+            int64_t at = i, to = 0, index[RG_MAX_RANK];
             for (int32_t k = inputs - 1; k >= 0; at /= dims[k--])
                 index[order[k + 1] - 1] = at % dims[k];
             for (int32_t k = 0; k < inputs; k++)
                 file[order[k + 1] - 1] = k;
             for (int32_t k = 0; k < inputs; k++)
-                place = place * dims[file[k]] + index[k];
-            moved[o * inner + place] = elements[first ? o * inner + i : i * outputs + o];
+                to = to * dims[file[k]] + index[k];
+            moved[o * inner + to] = elements[first ? o * inner + i : i * outputs + o];
         }
     }
     const int64_t matrix[] = { outputs, inner };

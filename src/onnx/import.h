@@ -123,7 +123,8 @@ typedef rg_status rg_folder(rg_import *m, const rg_proto_node *node, const rg_ar
 
 typedef struct rg_importer {
     const char *type;
-    const char *attributes; /* all that it may have, with spaces between them */
+    const char *attributes; /* all that it may have, with spaces between them; NULL: `convert`
+                               checks them */
     int32_t least, most;    /* inputs */
     rg_converter *convert;  /* NULL: constants alone */
     rg_folder *fold;        /* NULL: not folded */

@@ -142,7 +142,7 @@ static rg_status load_entry(const rg_onnx_network *network, const rg_onnx_entry 
     return status;
 }
 
-/* A plan keeps what its results need: parameters that it does not have are passed over. */
+/* A plan keeps what its results need: parameters that it does not have are ignored. */
 static bool has_parameter(const rg_plan *plan, const char *name)
 {
     for (int32_t i = 0; i < rg_plan_parameters(plan); i++) {

@@ -272,7 +272,7 @@ static rg_status write_channels(rewrite *r, const char *name, const double numbe
     const int64_t channels = r->desc->channels;
     const bool columns = r->desc->by_columns;
     const bool last = rg_onnx_has_channels_last(model, columns ? 1 : channels);
-    const int place = columns ? (last ? 2 : 3) : last ? 3 : 1; /* of what is normalized */
+    const int axis = columns ? (last ? 2 : 3) : last ? 3 : 1; /* of what is normalized */
     int64_t dims[] = { 1, 1, 1, 1 };
     double *elements;
     rg_dtype dtype = RG_F32;
@@ -280,7 +280,7 @@ static rg_status write_channels(rewrite *r, const char *name, const double numbe
                  (port->rank == 4 || columns || channels == 1),
              RG_UNSUPPORTED, "input '%.80s' cannot be normalized", port->name);
     RG_TRY(rg_allocate_array((size_t)channels, sizeof *elements, &elements));
-    dims[place] = channels;
+    dims[axis] = channels;
     for (int64_t i = 0; i < channels; i++)
         rg_element_set(elements, dtype, i, numbers[i]);
     rg_proto_write_tensor(r->writer, 5, name, port->type, port->rank == 4 ? 4 : 1,

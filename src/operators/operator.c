@@ -283,10 +283,12 @@ static rg_status run_onnx(const rg_operator *op, rg_run *run, rg_tensor *const i
     return status;
 }
 
-rg_status rg_run_placed(const rg_operator *op, rg_commands *commands, rg_tensor *const inputs[],
-                        int32_t count, uint64_t wanted, const rg_run_place *place)
+rg_status rg_run_into(const rg_operator *op, rg_commands *commands, rg_tensor *const inputs[],
+                      int32_t count, uint64_t wanted, const rg_run_results *results)
 {
-    rg_run run = { .device = op->device, .commands = commands, .place = place, .wanted = wanted };
+    rg_run run = {
+        .device = op->device, .commands = commands, .results = results, .wanted = wanted
+    };
     return run_onnx(op, &run, inputs, count);
 }
 

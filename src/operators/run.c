@@ -47,7 +47,7 @@ static rg_status give_placed(rg_run *run, int32_t output, rg_tensor *tensor)
     rg_tensor *to = NULL;
     const rg_tensor_desc desc =
         rg_tensor_desc_dense(tensor->desc.dtype, tensor->desc.rank, tensor->desc.dims);
-    RG_TRY(run->place->give(run->place->context, output, &desc, &to));
+    RG_TRY(run->results->give(run->results->context, output, &desc, &to));
     if (to == NULL)
         return RG_OK;
     rg_reshape_desc same = rg_reshape_desc_default();
@@ -64,7 +64,7 @@ rg_status rg_run_give(rg_run *run, int32_t output, rg_tensor *tensor)
 {
     if (!rg_run_wants(run, output))
         return RG_OK;
-    if (run->place != NULL)
+    if (run->results != NULL)
         return give_placed(run, output, tensor);
     int32_t at = 0;
     while (at < run->kept_count && run->kept[at] != tensor)
@@ -211,7 +211,7 @@ rg_status rg_run_restore(rg_run *run, rg_tensor *x, rg_onnx_layout layout,
     for (int32_t d = 2; d < rank; d++)
         order[d] = d - 1;
     RG_TRY(rg_run_permute(run, x, order, y));
-    return run->place != NULL ? RG_OK : make_dense(run, *y, y);
+    return run->results != NULL ? RG_OK : make_dense(run, *y, y);
 }
 
 rg_status rg_run_numbers(rg_run *run, rg_dtype dtype, int32_t rank, const int64_t dims[],

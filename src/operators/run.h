@@ -12,10 +12,10 @@ enum { RG_RUN_KEPT = 64 };
 
 /* Where results go: gives the tensor of the caller for result `output`, which has these dimensions
  * and is destroyed by nobody here; NULL: it is not wanted. */
-typedef struct rg_run_place {
+typedef struct rg_run_results {
     rg_status (*give)(void *context, int32_t output, const rg_tensor_desc *desc, rg_tensor **to);
     void *context;
-} rg_run_place;
+} rg_run_results;
 
 typedef struct rg_run {
     rg_device *device;
@@ -25,7 +25,7 @@ typedef struct rg_run {
     rg_tensor_desc shapes[RG_ONNX_TENSORS];
     rg_tensor *in[RG_ONNX_TENSORS]; /* of the caller; NULL: absent */
     rg_tensor **out;                /* of the caller */
-    const rg_run_place *place;      /* NULL: results are made and left in `out` */
+    const rg_run_results *results;  /* NULL: results are made and left in `out` */
     uint64_t wanted;
     rg_tensor *kept[RG_RUN_KEPT]; /* destroyed at the end */
     int32_t kept_count;
@@ -36,8 +36,8 @@ rg_status rg_run_keep(rg_run *run, rg_tensor *tensor);
 void rg_run_end(rg_run *run);
 
 /* Runs an operator of ONNX as rg_operator_run() does, into tensors of the caller. */
-rg_status rg_run_placed(const rg_operator *op, rg_commands *commands, rg_tensor *const inputs[],
-                        int32_t count, uint64_t wanted, const rg_run_place *place);
+rg_status rg_run_into(const rg_operator *op, rg_commands *commands, rg_tensor *const inputs[],
+                      int32_t count, uint64_t wanted, const rg_run_results *results);
 
 bool rg_run_wants(const rg_run *run, int32_t output);
 /* Output i; `tensor`, which the run keeps, is copied where it is not dense or an input. */

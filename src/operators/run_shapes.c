@@ -82,8 +82,8 @@ static rg_status view_blocks(rg_run *run, rg_tensor *x, int64_t start, int64_t b
  * 3 sqrt(n) copies. */
 static rg_status reverse_middle(rg_run *run, rg_tensor *x, rg_tensor *y)
 {
-    enum { FEW = 64 };
-    const int64_t n = x->desc.dims[1], length = n <= FEW ? 1 : (int64_t)sqrt((double)n);
+    enum { MAX_COPIES = 64 }; /* one by one, where they are no more */
+    const int64_t n = x->desc.dims[1], length = n <= MAX_COPIES ? 1 : (int64_t)sqrt((double)n);
     const int64_t blocks = n / length, rest = n - blocks * length;
     rg_tensor *from, *to;
     RG_TRY(view_blocks(run, x, 0, blocks, length, &from));

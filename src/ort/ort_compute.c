@@ -416,8 +416,8 @@ static rg_status run_prepared(rg_ort_computation *c, bool *done)
     return RG_OK;
 }
 
-static rg_status place_output(void *context, int32_t output, const rg_tensor_desc *desc,
-                              rg_tensor **to)
+static rg_status give_output(void *context, int32_t output, const rg_tensor_desc *desc,
+                             rg_tensor **to)
 {
     rg_ort_computation *c = context;
     RG_TRY(make_output(c, output, desc));
@@ -427,15 +427,15 @@ static rg_status place_output(void *context, int32_t output, const rg_tensor_des
 
 static rg_status compute_general(rg_ort_computation *c, rg_commands *commands)
 {
-    const rg_run_place place = { place_output, c };
+    const rg_run_results results = { give_output, c };
     RG_CHECK(
         !c->k->needs_x || c->inputs[c->k->registered->input_count - 1] != NULL, RG_INVALID_ARGUMENT,
         "%s: with strides the shape of dX does not follow from dY; the model must give it, X, or "
         "the attribute shape, (n, c, d…)",
         c->k->registered->entry->name);
     return c->k->outputs == 0 ? RG_OK
-                              : rg_run_placed(c->k->general, commands, c->inputs,
-                                              c->k->registered->input_count, c->k->outputs, &place);
+                              : rg_run_into(c->k->general, commands, c->inputs,
+                                            c->k->registered->input_count, c->k->outputs, &results);
 }
 
 /* Gradients of one op have two tensors of one shape. */

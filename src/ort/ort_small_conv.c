@@ -57,9 +57,9 @@ static bool fits(const rg_ort_computation *c, rg_ort_conv_args *k)
         k->in[i] = x->dims[2 + i];
         k->out[i] = dy->dims[2 + i];
         k->window[i] = window;
-        const int64_t room =
+        const int64_t span =
             k->in[i] + k->before[i] + c->k->after[i] - (window - 1) * k->dilation[i] - 1;
-        if ((given != 0 && given != window) || room < 0 || room / k->stride[i] + 1 != k->out[i])
+        if ((given != 0 && given != window) || span < 0 || span / k->stride[i] + 1 != k->out[i])
             return false;
     }
     return rg_shape_count(dy) * rg_ort_product(w, 1, 4) <= MOST_PRODUCTS;

@@ -161,9 +161,9 @@ static rg_status next_stream(rg_source *source)
     RG_TRY(refill(source));
     if (u->stream.avail_in == 0)
         return RG_OK;
-    const uint64_t place = source->at - u->stream.avail_in;
+    const uint64_t offset = source->at - u->stream.avail_in;
     RG_CHECK(source->packing == RG_GZIP && inflateReset(&u->stream) == Z_OK, RG_MALFORMED,
-             "extra bytes follow the compressed data, at byte %llu", (unsigned long long)place);
+             "extra bytes follow the compressed data, at byte %llu", (unsigned long long)offset);
     u->ended = false;
     return RG_OK;
 }
@@ -181,14 +181,14 @@ static rg_status unpack_some(rg_source *source, void *to, size_t size, size_t *g
         u->stream.avail_out = (uInt)capacity;
         const int result = inflate(&u->stream, Z_NO_FLUSH);
         *got += capacity - u->stream.avail_out;
-        const uint64_t place = source->at - u->stream.avail_in;
+        const uint64_t offset = source->at - u->stream.avail_in;
         RG_CHECK(result != Z_MEM_ERROR, RG_OUT_OF_MEMORY, "out of memory for decompression");
         RG_CHECK(result == Z_OK || result == Z_STREAM_END || result == Z_BUF_ERROR, RG_MALFORMED,
-                 "the compressed data is corrupt at byte %llu: %s", (unsigned long long)place,
+                 "the compressed data is corrupt at byte %llu: %s", (unsigned long long)offset,
                  u->stream.msg != NULL ? u->stream.msg : "unknown error");
         RG_CHECK(result != Z_BUF_ERROR || u->stream.avail_in > 0 || source->at < source->end,
                  RG_MALFORMED, "the file ends inside its compressed data, at byte %llu",
-                 (unsigned long long)place);
+                 (unsigned long long)offset);
         if (result == Z_STREAM_END)
             RG_TRY(next_stream(source));
     }
@@ -276,10 +276,10 @@ rg_status rg_source_finish(rg_source *source)
 {
     char byte;
     size_t got = 0;
-    const uint64_t place = source->made;
+    const uint64_t offset = source->made;
     RG_TRY(rg_source_read(source, &byte, 1, &got));
     RG_CHECK(got == 0, RG_MALFORMED, "extra bytes follow the declared data, at byte %llu%s",
-             (unsigned long long)place,
+             (unsigned long long)offset,
              source->packing != RG_PLAIN ? " of the decompressed data" : "");
     return RG_OK;
 }

@@ -84,8 +84,8 @@ rg_extent rg_exif_upright_size(rg_extent size, int orientation)
     return orientation >= 5 ? (rg_extent){ size.width, size.height } : size;
 }
 
-RG_INLINE void turn(const unsigned char *from, rg_extent size, int orientation, unsigned char *to,
-                    const size_t channels)
+RG_INLINE void orient(const unsigned char *from, rg_extent size, int orientation, unsigned char *to,
+                      const size_t channels)
 {
     const rg_extent upright = rg_exif_upright_size(size, orientation);
     const bool swapped = orientation >= 5;
@@ -107,7 +107,7 @@ void rg_exif_orient(const unsigned char *from, rg_extent size, int64_t channels,
                     unsigned char *to)
 {
     if (channels == 3)
-        turn(from, size, orientation, to, 3);
+        orient(from, size, orientation, to, 3);
     else
-        turn(from, size, orientation, to, (size_t)channels);
+        orient(from, size, orientation, to, (size_t)channels);
 }

@@ -99,11 +99,10 @@ static bool has_classes(void *context, const char *name)
     if (rg_path_join(path, s->folder, name) != RG_OK || !rg_folder_exists(path))
         return false;
     const bool found = rg_folder_list(path, rg_entry_is_folder, &inside, &skipped) != RG_OK ||
-                       inside.count > 0; /* what cannot be read is not passed over */
+                       inside.count > 0; /* what cannot be read is not ignored */
     rg_name_list_release(&inside);
     if (!found && s->options != NULL)
-        rg_dataset_say(s->options, "%s: passed over, because it has no folder for each class",
-                       path);
+        rg_dataset_say(s->options, "%s: ignored, because it has no folder for each class", path);
     return found;
 }
 

@@ -68,11 +68,11 @@ static bool take_mark(reader *r, char mark)
 }
 
 /* Fails with "name:line:column: " in front of the sentence. */
-#define MISTAKE(r, place, ...)                                                                 \
-    do {                                                                                       \
-        rg_fail(RG_MALFORMED, __VA_ARGS__);                                                    \
-        rg_error_prefix("%s:%d:%d: ", (r)->name, (r)->number, (int)((place) - (r)->line) + 1); \
-        return RG_MALFORMED;                                                                   \
+#define MISTAKE(r, at, ...)                                                                 \
+    do {                                                                                    \
+        rg_fail(RG_MALFORMED, __VA_ARGS__);                                                 \
+        rg_error_prefix("%s:%d:%d: ", (r)->name, (r)->number, (int)((at) - (r)->line) + 1); \
+        return RG_MALFORMED;                                                                \
     } while (0)
 
 static rg_status unexpected(const reader *r)

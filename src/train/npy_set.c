@@ -168,8 +168,7 @@ static bool has_part(void *context, const char *name)
     const bool found = has_array(place, 'x', name), labelled = has_array(place, 'y', name);
     const bool is_test = strcmp(name, "test") == 0;
     if (found && !labelled && is_test && place->options != NULL)
-        rg_dataset_say(place->options,
-                       "%s: x_test.npy is passed over, because there is no y_test.npy",
+        rg_dataset_say(place->options, "%s: x_test.npy is ignored, because there is no y_test.npy",
                        place->path);
     return found && (labelled || !is_test);
 }

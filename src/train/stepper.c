@@ -144,9 +144,9 @@ static rg_status collect(rg_stepper *t, rg_step_slot *s, rg_outcome *outcome)
 
 static rg_step_share share_of(const rg_stepper *t)
 {
-    const int64_t place = t->batches % t->options.accumulate;
-    return place == t->options.accumulate - 1 ? RG_STEP_SHARE_LAST
-           : place == 0                       ? RG_STEP_SHARE_FIRST
+    const int64_t batch = t->batches % t->options.accumulate;
+    return batch == t->options.accumulate - 1 ? RG_STEP_SHARE_LAST
+           : batch == 0                       ? RG_STEP_SHARE_FIRST
                                               : RG_STEP_SHARE_MIDDLE;
 }
 

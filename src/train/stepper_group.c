@@ -53,7 +53,7 @@ static rg_status start_bucket(rg_stepper *t, char *host, size_t bucket)
                             : rg_group_sum_start)(t->options.group, elements, real_of(t), b->count);
 }
 
-/* Submissions run in their order, so that buckets come in theirs. */
+/* Submissions run in order, so buckets are handed over in order. */
 static void on_run(void *context, rg_status outcome)
 {
     rg_reduction *r = context;

@@ -19,7 +19,7 @@ enum {
     END64_BYTES = 56,   /* of PK66 */
     ENTRY_BYTES = 46,   /* of PK12 without names */
     HEADER_BYTES = 30,  /* of PK34 without names */
-    DIRECTORY = 1 << 26 /* bytes of a directory that are read at most */
+    DIRECTORY = 1 << 26 /* bytes of the largest directory that is read */
 };
 
 static uint32_t u16(const unsigned char *at)
@@ -39,7 +39,7 @@ static uint64_t u64(const unsigned char *at)
 
 /* ---- the directory ---- */
 
-/* The words of 64 bits, where the archive has them. `end_at` is the place of PK56. */
+/* The words of 64 bits, where the archive has them. `end_at` is the offset of PK56. */
 static rg_status read_end64(const rg_zip *zip, uint64_t end_at, uint64_t *at, uint64_t *bytes)
 {
     unsigned char locator[LOCATOR_BYTES], end[END64_BYTES];
@@ -170,15 +170,15 @@ rg_status rg_zip_find(const rg_zip *zip, const char *name, bool *found, rg_zip_m
     for (size_t at = 0; at < zip->entry_bytes;) {
         const unsigned char *entry = zip->entries + at;
         const size_t left = zip->entry_bytes - at;
-        const unsigned long long place = zip->entries_at + at;
+        const unsigned long long offset = zip->entries_at + at;
         RG_CHECK(left >= ENTRY_BYTES && memcmp(entry, "PK\1\2", 4) == 0, RG_MALFORMED,
-                 "the ZIP directory has no entry at byte %llu", place);
+                 "the ZIP directory has no entry at byte %llu", offset);
         const size_t names = u16(entry + 28), extra = u16(entry + 30), comment = u16(entry + 32);
         RG_CHECK(names + extra + comment <= left - ENTRY_BYTES, RG_MALFORMED,
-                 "the entry of the ZIP directory at byte %llu runs past its end", place);
+                 "the entry of the ZIP directory at byte %llu runs past its end", offset);
         if (names == length && memcmp(entry + ENTRY_BYTES, name, length) == 0) {
             RG_CHECK(!*found, RG_MALFORMED, "the member %s appears twice, at byte %llu", name,
-                     place);
+                     offset);
             *found = true;
             RG_TRY(read_entry(entry, names, extra, member));
         }
@@ -191,18 +191,18 @@ rg_status rg_zip_begin(const rg_zip *zip, const rg_zip_member *member, rg_source
 {
     unsigned char header[HEADER_BYTES];
     const uint64_t limit = zip->entries_at;
-    const unsigned long long place = member->header_at;
+    const unsigned long long offset = member->header_at;
     *source = (rg_source){ .file = -1 };
     RG_CHECK((member->flags & 1) == 0, RG_UNSUPPORTED, "it is encrypted");
     RG_CHECK(member->method == 0 || member->method == 8, RG_UNSUPPORTED,
              "it is compressed with method %d; 0 (stored) and 8 (deflated) are supported",
              member->method);
     RG_CHECK(member->header_at <= limit && limit - member->header_at >= HEADER_BYTES, RG_MALFORMED,
-             "it is declared to start at byte %llu, but the directory starts at byte %llu", place,
+             "it is declared to start at byte %llu, but the directory starts at byte %llu", offset,
              (unsigned long long)limit);
     RG_TRY(rg_regular_read(zip->file, member->header_at, header, sizeof header));
     RG_CHECK(memcmp(header, "PK\3\4", 4) == 0, RG_MALFORMED, "it has no local header at byte %llu",
-             place);
+             offset);
     const uint64_t at = member->header_at + HEADER_BYTES + u16(header + 26) + u16(header + 28);
     RG_CHECK(
         at <= limit && member->packed <= limit - at, RG_MALFORMED,

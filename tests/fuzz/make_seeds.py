@@ -281,7 +281,7 @@ WEBPS = { # lossy, lossless, with opacity
 }
 
 
-def turned_jpegs():
+def rotated_jpegs():
     """Photographs that lie on their side: EXIF data of either byte order."""
     for orientation, order in ((3, ">"), (6, "<"), (8, ">")):
         mark = b"II*\0" if order == "<" else b"MM\0*"
@@ -292,7 +292,7 @@ def turned_jpegs():
 
 
 def jpeg_seeds():
-    for name, data in (JPEGS | WEBPS | dict(turned_jpegs())).items():
+    for name, data in (JPEGS | WEBPS | dict(rotated_jpegs())).items():
         put("jpeg", name, b"\0" + data)
         put("jpeg", name + "_resized", b"\1" + data)
     members = [JPEGS["grey"], JPEGS["rgb"], WEBPS["webp_lossy"], png(20, 12, 8, 0, bytes(21 * 12))]

@@ -68,11 +68,11 @@ RG_INLINE void end_fold(real *acc, const columns *c, const rg_dtype T)
                     false);
 }
 
-/* Pieces that are added up plainly; where there are more, nothing is lost between them. */
+/* Up to this many pieces are added up plainly; sums of more pieces are compensated. */
 enum { COLUMN_PIECES = 32 };
 
-/* sum += part for every group, where `lost` is what rounding took from the sums. Called: what is
- * met most has a loop of its own. */
+/* sum += part for every group, where `lost` is what rounding took from the sums. Not inlined: this
+ * is rare. */
 RG_OUTLINE void add_long_piece(real *sum, real *lost, const real *part, int64_t width)
 {
     for (int64_t i = 0; i < width; i += VLEN) {

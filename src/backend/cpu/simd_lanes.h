@@ -142,8 +142,8 @@ RG_INLINE vreal vsqrt(vreal a)
 #endif
 }
 
-/* 1 / sqrt(a) within 2 units of the last place, or, where `brief`, within 2^-14 of the value, for
- * numbers. What is not brief may be NaN for 0 and infinity. */
+/* 1 / sqrt(a) within 2 units of the last place, or, where `brief`, within 2^-14 of the value.
+ * For 0 and infinity the result may be NaN, unless `brief`. */
 RG_INLINE vreal vrsqrt(vreal a, const bool brief)
 {
 #if defined(__AVX512F__) && !RG_REAL_F64

@@ -6,8 +6,8 @@
 
 /* ---- memory ---- */
 
-/* In the order of the stream `memory`, which runs nothing: so the memory can be used at once, on
- * any stream. */
+/* Allocates in the order of the stream `memory`. Nothing runs there, so the memory can be used at
+ * once, on any stream. */
 static cudaError_t take(const rg_cuda_device *device, size_t size, void **pointer)
 {
     cudaError_t error = cudaMallocFromPoolAsync(pointer, size, device->pool, device->memory);
@@ -115,7 +115,8 @@ static rg_status copy_now(rg_cuda_device *device, rg_copy_args *args)
     pthread_mutex_lock(&device->copying); /* the stream is shared */
     rg_cuda_forget_error();
     cudaError_t error = rg_cuda_put_copy(args, device->copies);
-    const cudaError_t end = cudaStreamSynchronize(device->copies); /* whatever was put there */
+    const cudaError_t end =
+        cudaStreamSynchronize(device->copies); /* also after an error: part of the copy may run */
     error = error == cudaSuccess ? end : error;
     pthread_mutex_unlock(&device->copying);
     if (args->staging != NULL)

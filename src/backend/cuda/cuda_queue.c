@@ -230,9 +230,9 @@ void rg_cuda_submit(void *context, rg_backend_submission *submission)
     rg_cuda_leave(queue->device, before);
     const bool watched = submission->has_handler;
     const bool behind =
-        rg_fifo_submit(queue->fifo, submission, false); /* now the submission may be gone */
+        rg_fifo_submit(queue->fifo, submission, false); /* it may have been freed by now */
     pthread_mutex_unlock(&queue->lock);
-    if (watched || behind) /* not with the lock, which the end of a submission takes */
+    if (watched || behind) /* without the lock: ending a submission takes it */
         rg_fifo_wake(queue->fifo);
 }
 

@@ -18,8 +18,8 @@ enum {
     RG_GROUP_NORM_KERNELS
 };
 
-/* Images that are one row: how many are summed up plainly, and the most channels of a unit that has
- * more of them. */
+/* Where an image is one row: up to RUN images are added up plainly; a unit of more images has at
+ * most WIDE channels. */
 enum { RG_GROUP_NORM_RUN = 256, RG_GROUP_NORM_WIDE = 2048 };
 
 /* What both directions read. Unused pointers hold any valid address. A unit is as

@@ -92,16 +92,16 @@ RG_INLINE void sum_short_rows(const rg_loss_args *k, short_rows *s, const rg_dty
 }
 
 /* Derivatives of a row: powers times `scale` minus `offset`; that at `label`, which is less by
- * `share`, stands at `place` among the powers. */
+ * `share`, is number `index` of the powers. */
 typedef struct short_slopes {
     real scale, offset, share;
-    int64_t place;
+    int64_t index;
 } short_slopes;
 
 RG_INLINE vreal short_slope(const short_slopes *s, const real *powers, int64_t i)
 {
     const vreal e = vload_full(powers, i, RG_REAL);
-    const vint is_label = vlanes() == (vint){ 0 } + (intr)(s->place - i);
+    const vint is_label = vlanes() == (vint){ 0 } + (intr)(s->index - i);
     return vselect(is_label, e - vset(s->share), e) * vset(s->scale) - vset(s->offset);
 }
 

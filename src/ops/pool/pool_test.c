@@ -26,7 +26,7 @@ static double negative(int64_t i)
 }
 
 #define P1     " padding.top=1 padding.left=1 padding.bottom=1 padding.right=1"
-#define THREE  "window=3,3 stride=2,2" P1
+#define W3X3   "window=3,3 stride=2,2" P1
 #define ODD    "window=3,2 stride=2,1 padding.top=1 padding.left=0 padding.bottom=2 padding.right=1"
 #define CLAMP  " edge=clamp"
 #define COUNT  " edge=clamp count_include_pad=true"
@@ -45,29 +45,28 @@ static double tenth(int64_t i)
 
 static const rg_case cases[] = {
     /* timed */
-    { "max-112-3x3", "kind=max edge=clamp " THREE, "32,112,112,64", RG_CASE_BENCH },
+    { "max-112-3x3", "kind=max edge=clamp " W3X3, "32,112,112,64", RG_CASE_BENCH },
     { "max-56-2x2", "kind=max", "64,56,56,128", RG_CASE_BENCH },
-    { "average-112-3x3", "kind=average edge=clamp " THREE, "32,112,112,64", RG_CASE_BENCH },
+    { "average-112-3x3", "kind=average edge=clamp " W3X3, "32,112,112,64", RG_CASE_BENCH },
     { "average-56-2x2", "kind=average", "64,56,56,128", RG_CASE_BENCH },
-    { "max-112-3x3-nchw", "kind=max edge=clamp " THREE, "32,112,112,64",
+    { "max-112-3x3-nchw", "kind=max edge=clamp " W3X3, "32,112,112,64",
       RG_CASE_BENCH | RG_CASE_NCHW },
     { "average-56-2x2-nchw", "kind=average", "64,56,56,128", RG_CASE_BENCH | RG_CASE_NCHW },
-    { "max-nchw-images", "kind=max edge=clamp " THREE, "5,72,64,48", RG_CASE_NCHW },
-    { "max-nchw", "kind=max edge=clamp " THREE, "2,9,11,13", RG_CASE_NCHW },
+    { "max-nchw-images", "kind=max edge=clamp " W3X3, "5,72,64,48", RG_CASE_NCHW },
+    { "max-nchw", "kind=max edge=clamp " W3X3, "2,9,11,13", RG_CASE_NCHW },
     { "l2-nchw", "kind=l2", "2,8,10,17", RG_CASE_NCHW },
     { "average-nchw", "kind=average", "10,12,33", RG_CASE_NCHW },
 
     /* timed on a GPU */
-    { "max-112-3x3-256", "kind=max edge=clamp " THREE, "256,112,112,64", RG_CASE_BENCH_GPU },
+    { "max-112-3x3-256", "kind=max edge=clamp " W3X3, "256,112,112,64", RG_CASE_BENCH_GPU },
     { "max-56-2x2-256", "kind=max", "256,56,56,128", RG_CASE_BENCH_GPU },
-    { "average-112-3x3-256", "kind=average edge=clamp " THREE, "256,112,112,64",
-      RG_CASE_BENCH_GPU },
+    { "average-112-3x3-256", "kind=average edge=clamp " W3X3, "256,112,112,64", RG_CASE_BENCH_GPU },
     { "average-56-2x2-256", "kind=average", "256,56,56,128", RG_CASE_BENCH_GPU },
 
     /* kinds and edges */
     { "max", "kind=max", "2,6,8,5" },
-    { "max-3x3", "kind=max " THREE, "2,9,7,19" },
-    { "max-3x3-clamp", "kind=max " THREE CLAMP, "2,9,7,19" },
+    { "max-3x3", "kind=max " W3X3, "2,9,7,19" },
+    { "max-3x3-clamp", "kind=max " W3X3 CLAMP, "2,9,7,19" },
     { "max-overlap", "kind=max window=3,3 stride=1,1" P1 CLAMP, "1,7,5,67" },
     { "max-odd", "kind=max " ODD, "1,11,7,33" },
     { "max-odd-clamp", "kind=max " ODD CLAMP, "1,11,7,33" },
@@ -79,8 +78,8 @@ static const rg_case cases[] = {
       "kind=max window=2,2 stride=1,1 dilation=3,2 padding.policy=same edge=clamp", "1,9,6,4" },
     { "max-sparse", "kind=max window=1,2 stride=3,4", "2,10,11,5" },
     { "average", "kind=average", "2,6,8,5" },
-    { "average-3x3", "kind=average " THREE, "2,9,7,19" },
-    { "average-3x3-clamp", "kind=average " THREE CLAMP, "2,9,7,67" },
+    { "average-3x3", "kind=average " W3X3, "2,9,7,19" },
+    { "average-3x3-clamp", "kind=average " W3X3 CLAMP, "2,9,7,67" },
     { "average-overlap", "kind=average window=3,3 stride=1,1" P1, "1,7,5,70" },
     { "average-odd", "kind=average " ODD, "1,11,7,33" },
     { "average-odd-clamp", "kind=average " ODD CLAMP, "1,11,7,33" },
@@ -99,7 +98,7 @@ static const rg_case cases[] = {
     { "average-sparse", "kind=average window=1,2 stride=3,4", "2,10,11,5" },
     { "average-global", "kind=average window=7,7 stride=1,1", "2,7,7,130" },
     { "l2", "kind=l2", "2,6,8,5" },
-    { "l2-3x3", "kind=l2 " THREE, "2,9,7,19" },
+    { "l2-3x3", "kind=l2 " W3X3, "2,9,7,19" },
     { "l2-odd-clamp", "kind=l2 " ODD CLAMP, "1,11,7,67" },
     { "l2-dilated", "kind=l2 window=2,3 stride=2,1 dilation=3,2 padding.left=3", "1,9,9,16" },
 
@@ -142,7 +141,7 @@ static const rg_case cases[] = {
     { "taps-289-vectors", "kind=max window=17,17 stride=7,7 padding.policy=same", "1,20,20,24" },
 
     /* whole vectors of 16 bytes */
-    { "vectors", "kind=max " THREE, "2,9,7,32" },
+    { "vectors", "kind=max " W3X3, "2,9,7,32" },
     { "vectors-clamp", "kind=max " ODD CLAMP, "2,11,9,24" },
     { "vectors-average", "kind=average " ODD COUNT, "2,11,9,24" },
     { "vectors-l2", "kind=l2 " ODD, "2,11,9,24" },
@@ -160,22 +159,22 @@ static const rg_case cases[] = {
     { "vectors-crop", "kind=max window=3,3 stride=2,2 padding.top=-1 padding.left=-2", "1,8,11,8" },
     { "vectors-larger", "kind=max window=3,3 stride=2,2 output=7,8 padding.left=5" CLAMP,
       "1,9,9,8" },
-    { "vectors-special", "kind=max " THREE CLAMP, "1,9,9,8", RG_CASE_SPECIAL,
+    { "vectors-special", "kind=max " W3X3 CLAMP, "1,9,9,8", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } }, .dy_fill = { .at = special } },
     { "vectors-average-stride-1", "kind=average window=3,3 stride=1,1" P1 CLAMP, "1,7,6,24" },
     { "vectors-average-2x2-stride-1", "kind=average window=2,2 stride=1,1 padding.left=1",
       "1,7,6,24" },
     { "vectors-average-2x2", "kind=average", "2,7,6,24" },
-    { "vectors-average-3x3", "kind=average " THREE CLAMP, "2,9,8,24" },
+    { "vectors-average-3x3", "kind=average " W3X3 CLAMP, "2,9,8,24" },
     { "vectors-average-4x4", "kind=average window=4,4 stride=2,2" P1 CLAMP, "1,9,8,24" },
     { "vectors-average-1x1", "kind=average window=1,1 stride=2,2", "1,7,6,24" },
     { "vectors-average-3x2", "kind=average window=3,2 stride=2,2 padding.top=1" COUNT, "1,9,8,24" },
-    { "vectors-average-margin", "kind=average " THREE MARGIN, "1,9,8,24" },
+    { "vectors-average-margin", "kind=average " W3X3 MARGIN, "1,9,8,24" },
     { "vectors-average-crop", "kind=average window=3,3 stride=2,2 padding.top=-1 padding.left=-2",
       "1,8,11,8" },
     { "vectors-average-larger",
       "kind=average window=3,3 stride=2,2 output=7,8 padding.left=5" CLAMP, "1,9,9,8" },
-    { "vectors-l2-3x3", "kind=l2 " THREE, "1,9,8,24" },
+    { "vectors-l2-3x3", "kind=l2 " W3X3, "1,9,8,24" },
     /* many columns or rows without a window: their count of windows was a negative number in a byte
      */
     { "left-out-average", "kind=average window=1,1 stride=1,1 padding.right=-28" CLAMP,
@@ -195,7 +194,7 @@ static const rg_case cases[] = {
     { "vectors-image", "kind=max window=2,2 stride=3,3 dilation=2,2", "11,9,128" },
 
     /* indices */
-    { "indices", "kind=max indices=true " THREE CLAMP, "2,9,7,5" },
+    { "indices", "kind=max indices=true " W3X3 CLAMP, "2,9,7,5" },
     { "indices-zero", "kind=max indices=true " ODD, "2,11,7,33", .x_fill = { { .at = steps } },
       .flags = RG_CASE_SPECIAL },
     { "indices-columns", "kind=max indices=true storage_order=1 " ODD CLAMP, "3,11,7,33" },
@@ -213,24 +212,24 @@ static const rg_case cases[] = {
     /* shapes */
     { "one", "kind=max window=1,1 stride=1,1", "1,1,1,1" },
     { "one-average", "kind=average window=1,1 stride=1,1", "1,1,1,1" },
-    { "image", "kind=max " THREE, "7,9,5" },
-    { "image-average", "kind=average " THREE, "7,9,5" },
-    { "one-channel", "kind=max " THREE CLAMP, "3,13,11,1" },
+    { "image", "kind=max " W3X3, "7,9,5" },
+    { "image-average", "kind=average " W3X3, "7,9,5" },
+    { "one-channel", "kind=max " W3X3 CLAMP, "3,13,11,1" },
     { "one-row", "kind=average window=1,3 stride=1,2 padding.right=2", "2,1,31,2" },
-    { "tiles", "kind=max " THREE CLAMP, "2,23,61,67" },
-    { "tiles-average", "kind=average " THREE CLAMP, "3,29,57,64" },
+    { "tiles", "kind=max " W3X3 CLAMP, "2,23,61,67" },
+    { "tiles-average", "kind=average " W3X3 CLAMP, "3,29,57,64" },
     { "no-images", "kind=max", "0,6,6,3", RG_CASE_ZERO },
     { "no-images-average", "kind=average", "0,6,6,3", RG_CASE_ZERO },
     { "no-channels", "kind=l2", "2,6,6,0", RG_CASE_ZERO },
 
     /* values */
-    { "ties", "kind=max " THREE, "1,9,9,5", RG_CASE_SPECIAL, .x_fill = { { .at = steps } } },
+    { "ties", "kind=max " W3X3, "1,9,9,5", RG_CASE_SPECIAL, .x_fill = { { .at = steps } } },
     { "ties-clamp", "kind=max window=3,3 stride=1,1" P1 CLAMP, "1,9,9,5", RG_CASE_SPECIAL,
       .x_fill = { { .at = steps } } },
-    { "special", "kind=max " THREE, "1,9,9,5", RG_CASE_SPECIAL, .x_fill = { { .at = special } } },
-    { "special-clamp", "kind=max " THREE CLAMP, "1,9,9,5", RG_CASE_SPECIAL,
+    { "special", "kind=max " W3X3, "1,9,9,5", RG_CASE_SPECIAL, .x_fill = { { .at = special } } },
+    { "special-clamp", "kind=max " W3X3 CLAMP, "1,9,9,5", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } }, .dy_fill = { .at = special } },
-    { "special-average", "kind=average " THREE, "1,9,9,5", RG_CASE_SPECIAL,
+    { "special-average", "kind=average " W3X3, "1,9,9,5", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } }, .dy_fill = { .at = special } },
     { "special-l2", "kind=l2 window=2,2", "1,9,9,5", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },

@@ -11,10 +11,10 @@ typedef struct rows_plan {
     bool wide; /* elements are loaded as aligned vectors */
 } rows_plan;
 
-/* The part of a row that a thread has a share of. */
+/* The part of a row that a group of threads adds up. */
 typedef struct row_part {
     int thread;         /* of the group */
-    bool there;         /* else it is past the last one */
+    bool there;         /* false: past the last part */
     int64_t o, p;       /* part p of output o */
     int64_t first, end; /* its elements; none where it is not there */
 } row_part;

@@ -141,7 +141,7 @@ template <rg_dtype T, int V, int COUNT> struct rows_ahead {
             end_copies();
     }
 
-    /* The oldest row is here. */
+    /* Waits until the oldest row has arrived. */
     __device__ __forceinline__ void await()
     {
         if constexpr (V > 1)
@@ -156,7 +156,7 @@ template <rg_dtype T, int V, int COUNT> struct rows_ahead {
             unpack_raw<T, V>(own[stage * COUNT + q], x);
     }
 
-    /* Whatever is on its way is not wanted. */
+    /* Waits for the copies that are under way, which nobody will read. */
     __device__ __forceinline__ void drop()
     {
         if constexpr (V > 1)
