@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Rows of `bench` beyond the one at hand: those of an earlier run, for --compare, and those of this
+/* Rows of `bench` beside the present one: those of an earlier run, for --compare, and those of this
  * run that are furthest behind a peer, for --worst. */
 #ifndef RG_CLI_BENCH_SAVED_H
 #define RG_CLI_BENCH_SAVED_H

@@ -21,7 +21,7 @@ static rg_status load(void)
 {
     const char *named = getenv("RG_CUDNN");
     const char *path = named != NULL && named[0] != 0 ? named : "libcudnn.so.9";
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* stays for good */
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* never closed */
     RG_CHECK(library != NULL, RG_UNSUPPORTED,
              "cudnn: cannot load %s; set RG_CUDNN to the path of the library", path);
 #define F(name) RG_TRY(rg_peer_symbol("cudnn", library, "cudnn" #name, &rg_cudnn.name))
@@ -91,7 +91,7 @@ static cudnnStatus_t run_calls(const rg_cudnn_job *j, int32_t calls)
     return status;
 }
 
-/* So many calls, launched as one. */
+/* `calls` calls, launched as one. */
 static rg_status keep_calls(const rg_cudnn_job *j, int32_t calls, cudaGraphExec_t *kept)
 {
     cudaGraph_t graph = NULL;

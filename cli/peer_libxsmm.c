@@ -122,7 +122,7 @@ static rg_status load(void)
         const char *slash = length > 0 ? memrchr(path, '/', (size_t)length) : NULL;
         memcpy(path + (slash != NULL ? slash + 1 - path : 0), module, sizeof module);
     }
-    void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL); /* stays for good */
+    void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL); /* never closed */
     RG_CHECK(library != NULL, RG_UNSUPPORTED,
              "libxsmm: cannot load %s; set RG_LIBXSMM to the path of the library", path);
 #define F(name) RG_TRY(rg_peer_symbol("libxsmm", library, "libxsmm_" #name, &xsmm.name))

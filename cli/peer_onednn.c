@@ -24,7 +24,7 @@ static rg_status open_peer(const rg_device *device)
     snprintf(text, sizeof text, "%d", rg_device_threads(device));
     setenv("OMP_NUM_THREADS", text, 1);
     setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", 0); /* its tile code traps on some machines */
-    void *library = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL); /* stays for good */
+    void *library = dlopen("libdnnl.so.2", RTLD_NOW | RTLD_LOCAL); /* never closed */
     RG_CHECK(library != NULL, RG_UNSUPPORTED, "onednn: cannot load libdnnl.so.2");
 #define F(name) RG_TRY(rg_peer_symbol("onednn", library, "dnnl_" #name, &rg_onednn.name))
     RG_ONEDNN_FUNCTIONS(F);

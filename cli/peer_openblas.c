@@ -24,7 +24,7 @@ static rg_status open_peer(const rg_device *device)
 {
     void (*set_threads)(int count) = NULL;
     RG_TRY(rg_peer_needs_cpu("openblas", device));
-    void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL); /* stays for good */
+    void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL); /* never closed */
     RG_CHECK(library != NULL, RG_UNSUPPORTED, "openblas: cannot load libopenblas.so.0");
     RG_TRY(rg_peer_symbol("openblas", library, "cblas_sgemm", &in_float));
     RG_TRY(rg_peer_symbol("openblas", library, "cblas_dgemm", &in_double));

@@ -123,7 +123,7 @@ typedef struct rg_net_draw {
     rg_net *net;
     rg_random random;
     rg_net_numbers seen; /* of the first run */
-    char fields[512];    /* of the node on its way */
+    char fields[512];    /* of the node that is being drawn */
     rg_net_node *node;
     int32_t reads;  /* the value that the next node reads, where it can; -1: any */
     bool deep;      /* most nodes read what the last one has made */
@@ -139,7 +139,7 @@ double rg_net_real(rg_net_draw *d, double low, double high);
 int32_t rg_net_add_value(rg_net_draw *d, const rg_net_value *like);
 int32_t rg_net_add_source(rg_net_draw *d, const rg_tensor_desc desc[2], double low, double high,
                           int64_t classes);
-/* A parameter of this shape, now and then one that there is. */
+/* A parameter of this shape, now and then one that exists already. */
 int32_t rg_net_add_parameter(rg_net_draw *d, rg_dtype dtype, int32_t rank, const int64_t dims[],
                              double low, double high, bool own);
 void rg_net_forget(rg_net_draw *d, int32_t count); /* all values from this one on */

@@ -83,7 +83,7 @@ static void clock_text(double seconds, char text[16])
 
 enum { LONGEST_BAR = 24, SHORTEST_BAR = 6 };
 
-/* A bar of so many characters with eighths at its end, between its ends. */
+/* A bar of this many characters, with eighths of a character at its end. */
 static void draw_bar(double part, int length, bool is_plain, char *bar)
 {
     static const char *const eighths[] = { "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };

@@ -216,11 +216,11 @@ typedef struct rg_loader_desc {
     bool drop_last; /**< leave out the last images of an epoch where they fill no batch
                          (default false: a smaller batch) */
     bool mirror;    /**< mirror half of the images left to right (default false) */
-    int32_t crop;   /**< pad by so many pixels of 0 on each side, cut the old size out anywhere; 0
+    int32_t crop;   /**< pad by this many pixels of 0 on each side, cut the old size out anywhere; 0
                          (default) to 1024 */
-    int32_t shift;  /**< then move by up to so many pixels each way, repeating the edge; 0 (default)
-                         to 1024 */
-    int32_t buffers; /**< batches that there is memory for, the one in use included: 2 to 16
+    int32_t shift;  /**< then move by up to this many pixels each way, repeating the edge; 0
+                       (default)  to 1024 */
+    int32_t buffers; /**< batches in memory, the one in use included: 2 to 16
                           (default 3) */
     uint64_t seed;   /**< of order and changes (default 0) */
     /** Of each channel: a pixel x becomes (x - mean) / deviation, where u8 counts as 0 to 1.

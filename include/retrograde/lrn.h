@@ -4,8 +4,8 @@
  *  Local response normalization across channels: every channel is divided by a power of the mean
  *  square of the channels around it.
  *
- *      Q(k) = channels k - floor(N / 2) to k + floor((N - 1) / 2), those that there are
- *      R(k) = channels k - floor((N - 1) / 2) to k + floor(N / 2), those that there are
+ *      Q(k) = channels k - floor(N / 2) to k + floor((N - 1) / 2), as far as they exist
+ *      R(k) = channels k - floor((N - 1) / 2) to k + floor(N / 2), as far as they exist
  *
  *      L(k)  = delta + alpha / N  sum of x(q)^2 over q in Q(k)
  *      y(k)  = x(k) L(k)^-beta

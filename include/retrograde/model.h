@@ -73,7 +73,7 @@ typedef struct rg_network_desc {
     int64_t height;   /**< of an image; 1 to 2^20 (default 28) */
     int64_t width;    /**< of an image; 1 to 2^20 (default 28) */
     int64_t channels; /**< of an image; 1 to 2^20 (default 1) */
-    int32_t classes;  /**< that there are; 1 to 2^20 (default 10) */
+    int32_t classes;  /**< number of them; 1 to 2^20 (default 10) */
     bool training;    /**< with dropout, and statistics of the batch in batch normalization; false
                            (default): as a trained network is used */
     bool logits_only; /**< without labels and loss (default false) */

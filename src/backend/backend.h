@@ -58,7 +58,7 @@ typedef struct rg_kernel_table {
     const rg_cuda_table *const *cuda;
 } rg_kernel_table;
 
-/* ---- submissions: recorded work on its way to a backend ---- */
+/* ---- submissions: recorded work for a backend ---- */
 
 /* One entry of a submission; `size` bytes, followed by its args. A work entry calls `function`
  * on the args; a copy entry (function NULL) has rg_copy_args. */

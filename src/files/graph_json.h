@@ -10,7 +10,7 @@
 /* Longer texts are no graphs. */
 enum { RG_GRAPH_TEXT_LIMIT = 64 << 20 };
 
-/* A text on its way to a graph. */
+/* A text that is being read as a graph. */
 typedef struct rg_graph_reader {
     const rg_json *json;
     rg_graph *graph;

@@ -21,7 +21,7 @@ enum { HEADER_STEP = 8 };
 
 static const char who[] = "rg_safetensors_write";
 
-/* One tensor on its way to the file. */
+/* One tensor that is being written. */
 typedef struct item {
     const char *name;
     rg_tensor_desc desc;

@@ -33,7 +33,7 @@ rg_status rg_input_read(rg_input *input, void *to, size_t size, size_t *got);
 rg_status rg_input_read_at(const rg_input *input, void *to, size_t size, uint64_t offset,
                            size_t *got);
 
-/* Reads to the end of the file, but `most` bytes at most. Memory grows with what is there. */
+/* Reads to the end of the file, but `most` bytes at most. Memory grows with what was read. */
 rg_status rg_input_rest(rg_input *input, const rg_allocator *allocator, size_t most,
                         rg_bytes *bytes);
 

@@ -196,7 +196,7 @@ rg_status rg_graph_live(const rg_graph *graph, bool live[]);
 
 /* ---- plan_order.c ---- */
 
-/* The graph on its way to a plan. */
+/* A graph that is being compiled. */
 typedef struct rg_plan_draft {
     const rg_graph *graph;
     bool *live;             /* by value */

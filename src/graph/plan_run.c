@@ -14,7 +14,7 @@ static const rg_allocator *const allocator = &rg_default_allocator;
 
 /* ---- images that are tensors of their own ---- */
 
-/* Images of one source on their way into one tensor. */
+/* Images of one source that are copied into one tensor. */
 typedef struct gathering {
     const char *who;
     rg_commands *commands;

@@ -329,7 +329,7 @@ static void mark(const rg_sequence *s, const marks *m, int32_t at)
     }
 }
 
-/* A step on its way to its batch. */
+/* A step that is moved to its batch. */
 typedef struct batched {
     uint64_t hash; /* of its kernel */
     int32_t at;    /* its index among the steps that are gathered */

@@ -98,7 +98,7 @@ struct rg_group {
 
 /* A rank is lost: the first sentence counts. */
 void rg_group_lose(rg_group *group, const char *sentence);
-/* A rank has begun to leave after so many jobs. */
+/* A rank has begun to leave after this many jobs. */
 void rg_group_note_leaving(rg_group *group, int32_t rank, int64_t jobs);
 
 /* ---- group_thread.c ---- */
@@ -145,7 +145,7 @@ rg_status rg_heartbeat_start(rg_group *group);
 void rg_heartbeat_end(rg_group *group);
 /* Tells all ranks why this one ends. */
 void rg_heartbeat_fail(rg_group *group, const char *why);
-/* Tells all ranks that this one leaves after so many jobs. */
+/* Tells all ranks that this one leaves after this many jobs. */
 void rg_heartbeat_leave(rg_group *group, int64_t jobs);
 
 #endif

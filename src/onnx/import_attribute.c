@@ -91,7 +91,7 @@ rg_status rg_axis(const char *name, int64_t axis, int32_t rank, int32_t *from_0)
 
 /* ---- numbers ---- */
 
-/* A decimal fraction of at most so many digits. */
+/* A decimal fraction of at most this many digits. */
 static bool is_short(float number, int most, double *meant)
 {
     char text[32];

@@ -58,9 +58,9 @@ static int64_t *outside(rg_import *m, int64_t length)
     return &m->batch_parts[m->batch_part].outside;
 }
 
-/* Which dimension of the result the batch, with so many elements outside of it, becomes a part of:
- * one that begins where it does, but for the last, which holds features; else the one that it lies
- * in. */
+/* Which dimension of the result the batch, with this many elements outside of it, becomes a part
+ * of: one that begins where it does, but for the last, which holds features; else the one that it
+ * lies in. */
 static int32_t find_dimension(const rg_import *m, int64_t before, const int64_t shape[],
                               int32_t rank)
 {

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A product of up to so many elements is a chain of multiplications. */
+/* A product of up to this many elements is a chain of multiplications. */
 enum { MOST_FACTORS = 256 };
 
 typedef enum function { NONE, ABSOLUTE, SQUARE, ROOT, LOGARITHM } function;

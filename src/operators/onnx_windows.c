@@ -106,7 +106,7 @@ static rg_status check_spans(const rg_onnx_node *node, const window *w)
     return RG_OK;
 }
 
-/* The dimension of rows (0) or columns (1) of an image with so many spatial dimensions. */
+/* The dimension of rows (0) or columns (1) of an image with this many spatial dimensions. */
 static int64_t pixels_of(const rg_onnx_node *node, const rg_tensor_desc *image, int32_t spatial,
                          int32_t axis)
 {

@@ -19,7 +19,7 @@ static bool is_mps(const rg_op_name *name)
     return strncmp(name->name, "MPS", 3) == 0;
 }
 
-/* The entry number `index`; where there are not so many, how many there are is left in it. */
+/* The entry number `index`; if there are no more, *index becomes their number. */
 static rg_mps_name walk(int32_t *index, const char *wanted)
 {
     int32_t count = 0;

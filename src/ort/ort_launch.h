@@ -36,7 +36,7 @@ static inline int64_t rg_ort_blocks(int64_t count, int64_t block)
 /* The product of dimensions begin to end - 1. */
 int64_t rg_ort_product(const rg_tensor_desc *shape, int32_t begin, int32_t end);
 
-/* What so many passes over a tensor move. */
+/* Bytes that this many passes over a tensor move. */
 static inline int64_t rg_ort_bytes(const rg_tensor_desc *shape, int64_t passes)
 {
     return passes * rg_ort_product(shape, 0, shape->rank) * (int64_t)rg_dtype_size(shape->dtype);

@@ -4,7 +4,8 @@
 #include "core/shape.h"
 #include "ort/ort_launch.h"
 
-/* Reads `count` numbers, or leaves what is there; false: there are others. */
+/* Reads `count` numbers; keeps the defaults if there are none. False if
+ * their number, or one of them, is out of range. */
 static bool read_numbers(const rg_onnx_node *node, const char *name, int32_t count, int64_t least,
                          int64_t to[])
 {

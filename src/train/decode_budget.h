@@ -16,7 +16,7 @@ typedef struct rg_decode_budget {
 void rg_decode_budget_begin(rg_decode_budget *budget);
 void rg_decode_budget_end(rg_decode_budget *budget);
 
-/* Waits until there are so many bytes, or until nobody else uses any. */
+/* Waits until there are this many bytes, or until nobody else uses any. */
 void rg_decode_budget_take(rg_decode_budget *budget, uint64_t bytes);
 void rg_decode_budget_give(rg_decode_budget *budget, uint64_t bytes);
 

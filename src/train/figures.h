@@ -11,10 +11,10 @@ typedef struct rg_figure {
     char text[48];
 } rg_figure;
 
-/* So many decimals: "12.50". What is not finite: "NaN", "∞", "−∞". */
+/* With `decimals` decimals: "12.50". What is not finite: "NaN", "∞", "−∞". */
 rg_figure rg_fixed(double value, int decimals);
 
-/* So many significant digits: "0.1235", "12.35", "1.24e-6". */
+/* With this many significant digits: "0.1235", "12.35", "1.24e-6". */
 rg_figure rg_significant(double value, int digits);
 
 /* The shortest text that is the same number: "0.001". */

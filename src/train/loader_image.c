@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Loaders: what becomes of one image on its way into a batch. It depends on the epoch and the
+/* Loaders: how one image becomes part of a batch. It depends on the epoch and the
  * image's number in the set alone. */
 #include "train/loader.h"
 #include "train/random.h"

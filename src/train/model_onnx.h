@@ -15,7 +15,7 @@ rg_status rg_model_open_onnx(const char *path, rg_model **model);
 /* Reads the text of a model into its `onnx`. */
 rg_status rg_model_read_onnx(rg_model *model);
 
-/* The model with a new last layer of so many channels. */
+/* The model with a new last layer of this many channels. */
 rg_status rg_model_replace_head(const rg_model *model, int64_t classes, rg_model **replaced);
 
 /* Makes the network; after a failure the caller destroys it. */

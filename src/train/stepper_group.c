@@ -29,8 +29,8 @@ bool rg_stepper_is_joint(const rg_stepper *t)
 
 /* ---- gradients ---- */
 
-/* The buckets of a batch on their way: recorded one after the other, each handed to the group when
- * its submission has run. */
+/* The buckets of a batch that are being summed: recorded one after the other, each handed to the
+ * group when its submission has run. */
 typedef struct rg_reduction {
     rg_stepper *stepper;
     rg_step_slot *slot;

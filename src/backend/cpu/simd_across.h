@@ -100,7 +100,7 @@ RG_INLINE vreal vpick(vreal a, vint index)
 
 /* vtranspose: rows of a square become its columns. */
 #if RG_VLEN == 16 && RG_VECTOR_BYTES == 64
-/* Of every four lanes, two of a and two of b by turns; or neighbours of a and b; or quarters. */
+/* Of every four lanes, two of a and two of b alternately; or neighbours of a and b; or quarters. */
 #define RG_UNPACK(a, b, k)                                                                      \
     __builtin_shufflevector(a, b, (k), (k) + 16, (k) + 1, (k) + 17, (k) + 4, (k) + 20, (k) + 5, \
                             (k) + 21, (k) + 8, (k) + 24, (k) + 9, (k) + 25, (k) + 12, (k) + 28, \

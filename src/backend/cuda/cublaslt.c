@@ -43,7 +43,7 @@ static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 #define TEXT_OF(number) #number
 #define NAME_OF(number) "libcublasLt.so." TEXT_OF(number)
 
-/* The library stays for good: others in the process may use it, too. */
+/* The library is never closed: others in the process may use it, too. */
 static void load(void)
 {
     const char *named = getenv("RG_CUBLASLT");

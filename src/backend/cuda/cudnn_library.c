@@ -12,7 +12,7 @@ rg_cudnn_functions rg_cudnn_call;
 static bool loaded;
 static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 
-/* The library stays for good: others in the process may use it, too. */
+/* The library is never closed: others in the process may use it, too. */
 static void load(void)
 {
     const char *named = getenv("RG_CUDNN");

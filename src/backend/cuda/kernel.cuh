@@ -75,7 +75,7 @@ static __device__ __forceinline__ void store(void *data, int64_t i, real<T> valu
     ((element<T> *)data)[i] = from_real<T>(value);
 }
 
-/* Stores a result, or adds it to what is there. */
+/* Stores a result, or adds it to the old value. */
 template <rg_dtype T>
 static __device__ __forceinline__ void put(void *data, int64_t i, real<T> value, bool add)
 {

@@ -93,7 +93,7 @@ static __device__ __forceinline__ double split_k_sum(const REAL *from, int64_t s
     const int own = (int)threadIdx.x % RESULTS, share = (int)threadIdx.x / RESULTS;
     double sum = 0;
     for (int64_t first = share; first < count; first += SHARES * AHEAD) {
-        REAL partial[AHEAD]; /* all on their way at once */
+        REAL partial[AHEAD]; /* all are loaded at the same time */
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
             const int64_t n = first + i * SHARES;

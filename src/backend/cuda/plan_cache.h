@@ -31,7 +31,7 @@ enum { RG_MAX_PLANS = 1024 };
 /* Finds the plan of a key, which has no padding bytes; false: there is none. */
 bool rg_plan_cache_find(rg_plan_cache *cache, const void *key, void **plan);
 
-/* Keeps a plan, which may be NULL: that there is none is worth knowing, too. Without memory it is
+/* Keeps a plan, which may be NULL: NULL says that there is none. Without memory it is
  * released, and the answer is false. */
 bool rg_plan_cache_add(rg_plan_cache *cache, const void *key, void *plan);
 

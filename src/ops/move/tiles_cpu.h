@@ -84,7 +84,7 @@ RG_INLINE int64_t square_at(int64_t i, int64_t count, int64_t side)
     return i + side > count && count >= side ? count - side : i;
 }
 
-/* Tiles along one side: what is left over belongs to the last one. */
+/* Tiles along one side: the last one also takes the remainder. */
 RG_INLINE int64_t tiles_along(int64_t count, int64_t side)
 {
     return count < 2 * side ? 1 : count / side;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Kernels of normalization on a GPU: statistics of parts, y, sums of the gradient, dx. Copies of a
- * thread's next NORM_AHEAD rows are on their way to shared memory; sums of the threads of a channel
+ * thread's next NORM_AHEAD rows are being copied to shared memory; sums of the threads of a channel
  * are joined by a tree. */
 #include "ops/norm/norm.cuh"
 

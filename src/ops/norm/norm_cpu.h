@@ -193,7 +193,7 @@ RG_OUTLINE void finish_columns(norm_columns *k, const void *gamma, const void *b
     spread(k->shift, b);
 }
 
-/* Loops of their own for what is met most; the others look at each vector what is to be done. */
+/* The common cases have loops of their own; in the others each vector tests what is to be done. */
 enum { NORM_PLAIN, NORM_RELU, NORM_OTHER };
 
 RG_INLINE int variant_of(const norm_columns *k)

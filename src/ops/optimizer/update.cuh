@@ -99,7 +99,7 @@ static __device__ __forceinline__ void update_store_copy(void *copy, int64_t i, 
     *(uint2 *)at<T>(copy, i) = make_uint2(pack_two<T>(p[0], p[1]), pack_two<T>(p[2], p[3]));
 }
 
-/* V neighbours of all tensors, of which the optimizer has at most so many moments. */
+/* V neighbours of all tensors, of which the optimizer has at most this many moments. */
 template <class REAL, int V, int MOMENTS> struct update_line {
     REAL p[V], g[V], moment[MOMENTS][V];
 };
@@ -149,7 +149,7 @@ update_finish_line(const update_constants<R> &k, const rg_update_tensors &t, int
     }
 }
 
-/* A thread takes LINES times 16 bytes of each tensor, which are on their way while one thread of
+/* A thread takes LINES times 16 bytes of each tensor, which are being copied while one thread of
  * the block works out the constants. */
 template <rg_dtype T, rg_dtype R, update_rule<real<R>> RULE, int MOMENTS, int LINES>
 static __global__ void __launch_bounds__(UPDATE_THREADS)

@@ -140,7 +140,7 @@ static __device__ __forceinline__ int row_within(int64_t row, const image_index 
     return r < 0 ? 0 : r > p.rows ? p.rows : (int)r;
 }
 
-/* Rows `first` to `end` of the thread's, which have one copy each: several on their way at once. */
+/* Rows `first` to `end` of the thread's, which have one copy each: several in flight at once. */
 template <rg_dtype T, bool WIDE>
 static __device__ __forceinline__ void copy_rows(const rg_pad_args &k, const image_index &p,
                                                  int first, int end)

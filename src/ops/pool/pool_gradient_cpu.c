@@ -5,7 +5,7 @@
  * once for all of them (pool_lists_cpu.h). */
 #include "ops/pool/pool_lists_cpu.h"
 
-/* ---- pixel by pixel, for each vector anew ---- */
+/* ---- pixel by pixel, one vector after the other ---- */
 
 /* `many`: more windows than a plain chain of additions may have. */
 RG_INLINE void collect_block(const pixel *u, int64_t c, int n, const int blocks, const rg_dtype T,

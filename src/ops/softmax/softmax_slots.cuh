@@ -179,7 +179,7 @@ static __device__ __forceinline__ void hold_slots(const rg_softmax_shape &shape,
     }
 }
 
-/* A chunk of a sum ends; and the last one, with what is left over. */
+/* Ends a chunk of a sum; and the last one, which may be shorter. */
 template <int SUMS, class REAL>
 static __device__ __forceinline__ void end_chunk(double total[SUMS], REAL sum[SUMS])
 {

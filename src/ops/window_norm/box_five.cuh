@@ -3,7 +3,7 @@
 /* Windows of five rows and columns: a thread has a few channels of one column and goes down a band
  * of rows, so that memory sees every pixel once.
  *
- * Copies of rows to come are on their way to shared memory, where a thread finds its own again.
+ * Rows to come are copied to shared memory ahead of time, where a thread finds its own again.
  * In every step the threads of a block put their values of a row into one line and add up
  * windows of five columns; sums of the last five rows stay in registers, and make those of
  * windows. The gradient does this twice: the second line of values, made of the sums of the

@@ -21,7 +21,7 @@ typedef struct depthwise_taps {
     int64_t at[RG_CONV_DEPTHWISE_TAPS];
 } depthwise_taps;
 
-/* Rows, by pixels of the source: those of result r that are there. */
+/* Rows, by pixels of the source: those of result r that are inside. */
 RG_OUTLINE void find_rows(const rg_conv_axis *a, bool data, int64_t r, depthwise_taps *t)
 {
     t->count = 0;

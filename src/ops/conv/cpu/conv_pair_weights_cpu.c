@@ -180,7 +180,7 @@ typedef struct pair_unit {
     int64_t group, channel, channels, panel, width;
     const uint16_t *y, *x; /* of the first image */
     real *sums;            /* of the first tap and channel */
-    bool add;              /* to what is there */
+    bool add;              /* to the old values */
     bool add_totals;
     int64_t count; /* elements of k since a block began */
 } pair_unit;

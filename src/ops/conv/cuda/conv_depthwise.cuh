@@ -164,7 +164,7 @@ template <rg_dtype T, int V, int COUNT> struct rows_ahead {
     }
 };
 
-/* Columns of a thread: 16-bit channels take half the registers on their way. */
+/* Columns of a thread: 16-bit channels take half the registers while they are loaded. */
 template <rg_dtype T> constexpr int COLUMNS_3X3 = T == RG_F16 || T == RG_BF16 ? 4 : 2;
 
 /* A number that the compiler knows, for loops whose arrays stay in registers. */

@@ -21,7 +21,7 @@
 enum {
     TILE_M = 128,    /* rows of a tile */
     TILE_K = 32,     /* of k, between two sums as f32 */
-    TILE_STAGES = 3, /* tiles on their way */
+    TILE_STAGES = 3, /* tiles in flight */
 };
 
 /* Rows or columns of both sides. A result at u has tap p at source u mul + shift(p), see below. */

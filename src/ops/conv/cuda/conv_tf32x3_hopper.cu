@@ -253,7 +253,7 @@ static __global__ void __launch_bounds__(THREADS, N == 128 ? 1 : 2)
     store_tile<1, COLUMNS>(args, k, c, first_m + m, first_n, row_phase, column_phase);
 }
 
-/* ---- weights: as tf32x3_partials; x is transposed on its way to wgmma ---- */
+/* ---- weights: as tf32x3_partials; x is transposed for wgmma ---- */
 
 enum { HOPPER_M = 128 };
 
