@@ -70,6 +70,7 @@ static const rg_case cases[] = {
     { "stride", "stride=2,2" P1, "2,9,11,6 5,3,3,6 5" },
     { "stride-drops", "stride=2,3", "2,8,9,6 5,3,3,6 5" },
     { "stride-1x1", "stride=2,2", "2,7,8,6 5,1,1,6 5" },
+    { "stride-rows", "stride=2,2" P1, "9,9,11,6 40,3,3,6 40" }, /* blocks of several rows */
     { "stride-wide", "stride=3,2" P1, "1,13,37,18 21,3,3,18 21" },
     { "stride-beyond", "stride=4,5", "1,11,12,5 6,2,3,5 6" },
     { "dilation", "dilation=2,3 padding.top=2 padding.left=3 padding.bottom=2 padding.right=3",
