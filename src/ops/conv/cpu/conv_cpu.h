@@ -13,8 +13,8 @@
  *
  * Pairs of bf16 (see ops/contract/contract_pairs.h) go the same way, with bits in place of numbers.
  * A pixel has an even number of elements, unless channels are few and taps one run. Adjacent taps
- * are one run, or one each where they are some pixels apart; a run is followed by zeros in the panel
- * up to a multiple of RG_PAIR_DEPTH.
+ * are one run, or one each where they are some pixels apart; a run is followed by zeros in the
+ * panel up to a multiple of RG_PAIR_DEPTH.
  *
  * dw is summed over pixels. For pairs, both x and dy are copied to rows of equal length, with zeros
  * between them, so that k goes through a whole image without a break:
