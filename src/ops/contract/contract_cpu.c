@@ -240,10 +240,12 @@ static const height *const slim = narrow;
 
 /* ---- long sums ---- */
 
+_Static_assert((int)RG_CUT_RUNS >= (int)RG_MAX_RUNS, "runs of a piece");
+
 /* A block, cut into runs: those of piece i begin at first[i]. */
 typedef struct cut_block {
     rg_k_run runs[RG_MAX_RUNS + RG_SUM_RUNS];
-    int64_t first[RG_SUM_RUNS + RG_MAX_RUNS / RG_CUT_RUNS + 2], pieces;
+    int64_t first[RG_SUM_RUNS + 2], pieces;
 } cut_block;
 
 /* The next `total` products, in pieces that are about equally long. */

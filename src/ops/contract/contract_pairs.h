@@ -35,7 +35,9 @@ typedef struct rg_run_cut {
     int64_t grain;          /* a run is cut at multiples of this */
 } rg_run_cut;
 
-enum { RG_CUT_RUNS = 64 }; /* of a piece, at most */
+/* Runs of a piece, at most: all that a tile has, so that where a piece ends follows from the
+ * elements of k alone, not from how they are cut into runs. */
+enum { RG_CUT_RUNS = 256 };
 
 /* The next runs of at most `most` elements of k together; returns how many, 0 at the end. */
 static inline int64_t rg_run_cut_next(rg_run_cut *c, int64_t most, rg_k_run to[RG_CUT_RUNS])

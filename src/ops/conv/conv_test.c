@@ -94,6 +94,9 @@ static const rg_case cases[] = {
       "1,8,7,5 4,3,3,5 4" },
     { "aligned", "padding.policy=same padding.align=top_left stride=3,3", "1,8,10,5 4,3,3,5 4" },
     { "larger-window", "padding.policy=same", "1,3,2,5 4,7,5,5 4" },
+    /* taps that are one run in the memory of some layouts, and more than 64 runs in others */
+    { "many-taps", LEAN, "2,16,17,2 40,15,9,2" },
+    { "many-taps-groups", LEAN " groups=2", "1,16,14,6 10,15,10,3" },
     { "far", "padding.top=9 padding.left=8 padding.bottom=7 padding.right=6", "1,3,4,5 4,3,3,5 4" },
     { "smaller", "output=2,3" P1, "1,7,8,5 4,3,3,5 4" },
     { "larger", "output=9,8 padding.left=5", "1,5,6,5 4,3,3,5 4" },
