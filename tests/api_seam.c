@@ -7,11 +7,11 @@
 
 #include <stdatomic.h>
 
-_Atomic int mix_products[MIX_MOST], mix_tiles, mix_odd_tiles, mix_launches;
+_Atomic int mix_products[MIX_MOST], mix_tiles, mix_odd_tiles, mix_first, mix_launches;
 
 void mix_forget(void)
 {
-    mix_tiles = mix_odd_tiles = mix_launches = 0;
+    mix_tiles = mix_odd_tiles = mix_first = mix_launches = 0;
     for (int i = 0; i < MIX_MOST; i++)
         mix_products[i] = 0;
 }
@@ -91,7 +91,8 @@ typedef struct product_args {
 static void product(const void *args, int64_t begin, int64_t end)
 {
     const product_args *k = args;
-    mix_tiles++;
+    if (mix_tiles++ == 0)
+        mix_first = (int)begin;
     mix_odd_tiles += begin % MIX_GRAIN != 0 || end - begin > MIX_GRAIN;
     mix_launches += begin == 0;
     for (int64_t i = begin; i < end; i++) {
@@ -180,6 +181,7 @@ static rg_status forward(rg_call *call)
     first.tensors[RG_POINTER(product_of, a)] = call->x[0];
     first.tensors[RG_POINTER(product_of, b)] = call->x[1];
     first.scratch = (size_t)first.units * sizeof(float);
+    first.backwards = desc->scale < 0;
     first.scratch_at = RG_POINTER(product_of, scratch);
     first.fault_at = RG_POINTER(product_of, fault);
     first.fault_text = "mix: an element of a is 666";

@@ -4,8 +4,8 @@
  *
  *      y = scale a b [+ c]     a, b, c and y of one shape, f32
  *
- * Its state holds "kept", a copy of a, and "total", one element. The gradient reads b and the
- * state. An element of a that is 666 is a fault. */
+ * A negative scale runs the product backwards. Its state holds "kept", a copy of a, and "total",
+ * one element. The gradient reads b and the state. An element of a that is 666 is a fault. */
 #ifndef RG_TESTS_API_SEAM_H
 #define RG_TESTS_API_SEAM_H
 
@@ -28,6 +28,7 @@ enum { MIX_GRAIN = 7 };
 extern _Atomic int mix_products[MIX_MOST]; /* how often each unit was multiplied */
 extern _Atomic int mix_tiles;              /* calls of the product's function */
 extern _Atomic int mix_odd_tiles;          /* of them with borders that are no border of a tile */
+extern _Atomic int mix_first;              /* the unit that the first of them began with */
 extern _Atomic int mix_launches;           /* of any kernel, counted by their first unit */
 void mix_forget(void);
 

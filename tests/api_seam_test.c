@@ -108,12 +108,13 @@ static void test_values(rig *r)
 
 /* ---- tiles ---- */
 
-/* Every unit once, tiles of the grain, whatever the number of threads. */
-static void test_tiles(int32_t threads)
+/* Every unit once, tiles of the grain, whatever the number of threads; a scale below 0 begins at
+ * the end, which shows with one thread. */
+static void test_tiles(int32_t threads, int scale)
 {
     static const int64_t counts[] = { 1, 6, 7, 8, 63, 1000, 20011 };
     rig r = rig_open(threads);
-    rg_kernel *kernel = mix_of(r.device, false, 2);
+    rg_kernel *kernel = mix_of(r.device, false, scale);
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         rg_tensor *x[2], *y = NULL;
         x[0] = filled(r.device, RG_F32, 1, &counts[i], 1);
@@ -123,9 +124,11 @@ static void test_tiles(int32_t threads)
         EXPECT_OK(rig_run(&r));
         int wrong = 0;
         for (int64_t k = 0; k < counts[i]; k++)
-            wrong += mix_products[k] != 1 || values(y)[k] != 2 * values(x[0])[k] * values(x[1])[k];
+            wrong += mix_products[k] != 1 ||
+                     values(y)[k] != (float)scale * values(x[0])[k] * values(x[1])[k];
         EXPECT(wrong == 0 && mix_products[counts[i]] == 0);
         EXPECT(mix_tiles == (counts[i] + MIX_GRAIN - 1) / MIX_GRAIN && mix_odd_tiles == 0);
+        EXPECT(threads > 1 || mix_first == (scale < 0 ? (mix_tiles - 1) * MIX_GRAIN : 0));
         rg_tensor_destroy(x[0]);
         rg_tensor_destroy(x[1]);
         rg_tensor_destroy(y);
@@ -291,10 +294,11 @@ int main(void)
     rig r = rig_open(3);
     test_description(r.device);
     test_values(&r);
-    test_tiles(1);
-    test_tiles(2);
-    test_tiles(3);
-    test_tiles(8);
+    static const int32_t threads[] = { 1, 2, 3, 8 };
+    for (int i = 0; i < 4; i++) {
+        test_tiles(threads[i], 2);
+        test_tiles(threads[i], -2);
+    }
     test_fault(&r);
     test_fault_words(&r, 200, 200);
     test_fault_words(&r, 200, 0);

@@ -66,6 +66,7 @@ typedef struct rg_entry {
     size_t size;
     void (*function)(void); /* of the backend's own type */
     int64_t units, grain, bytes;
+    bool backwards; /* a CPU takes tiles from the last to the first */
     const char *fault_text;
     int32_t fault;  /* with a fault_text: which of the submission's fault words its kernel sets */
     size_t scratch; /* bytes, of a launch; without those of each thread */

@@ -199,6 +199,8 @@ typedef struct rg_launch {
     int32_t length, list_at;
     int64_t units;
     int64_t grain;  /* units that make one tile, 0: one; by shape alone, never by threads */
+    bool backwards; /* units are taken from the last to the first: a second pass over tensors finds
+                       in each thread's cache what the first one left there */
     int64_t bytes;  /* moved in all: decides whether other threads are worth waking */
     size_t scratch; /* bytes, for the length of the launch; a GPU's kernel may ask for more */
     size_t thread_scratch;  /* bytes for each thread of a CPU; a multiple of RG_ALIGNMENT. Those of

@@ -103,6 +103,7 @@ rg_status rg_record(rg_call *call, const rg_launch *launch)
     rg_entry entry = { .units = launch->units,
                        .grain = launch->grain > 0 ? launch->grain : 1,
                        .bytes = launch->bytes,
+                       .backwards = launch->backwards,
                        .fault_text = launch->fault_text,
                        .fault = submission->base.fault_count };
     entry.function =

@@ -203,7 +203,8 @@ static void run_submission(void *owner, rg_backend_submission *submission)
             function(args, 0, entry->units);
             rg_thread_pool_fence();
         } else {
-            rg_thread_pool_run(thread_pool, function, args, entry->units, entry->grain);
+            const rg_cpu_job job = { function, args, entry->units, entry->grain, entry->backwards };
+            rg_thread_pool_run(thread_pool, &job);
         }
         if (entry->fault_text != NULL &&
             __atomic_load_n(&submission->faults[entry->fault], __ATOMIC_RELAXED) != 0) {

@@ -13,10 +13,10 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-/* The tiles that one thread takes first. */
+/* The tiles that one thread takes first, and how many of them are taken. */
 typedef struct share {
-    _Alignas(64) _Atomic int64_t next;
-    int64_t end;
+    _Alignas(64) _Atomic int64_t taken;
+    int64_t begin, end;
 } share;
 
 /* What a pool thread starts with. */
@@ -38,9 +38,7 @@ struct rg_thread_pool {
     pthread_mutex_t owner; /* held by the thread that uses the thread pool */
     _Alignas(64) _Atomic uint32_t generation;
     _Atomic bool stop;
-    rg_cpu_function function;
-    const void *args;
-    int64_t units, grain;
+    rg_cpu_job job;
     _Alignas(64) _Atomic int32_t inside;
 
     _Atomic int32_t sleepers;
@@ -64,24 +62,37 @@ static void pause_briefly(void)
 #endif
 }
 
-/* First its own share, then what others have left. The shares are the same from call to call, so
- * that a thread finds in its cache what it has written there before. */
-static void take_tiles(rg_thread_pool *pool, int32_t number)
+static void share_tiles(const rg_cpu_job *job, share *shares, int32_t count)
 {
-    for (int32_t k = 0; k < pool->threads; k++) {
-        share *from = &pool->shares[(number + k) % pool->threads];
+    const int64_t tiles = (job->units + job->grain - 1) / job->grain;
+    for (int32_t i = 0; i < count; i++) {
+        atomic_store_explicit(&shares[i].taken, 0, memory_order_relaxed);
+        shares[i].begin = tiles * i / count;
+        shares[i].end = tiles * (i + 1) / count;
+    }
+}
+
+static void run_tile(const rg_cpu_job *job, int64_t tile)
+{
+    const int64_t begin = tile * job->grain, rest = job->units - begin;
+    job->function(job->args, begin, begin + (rest < job->grain ? rest : job->grain));
+}
+
+/* First the share of its number, then what others have left. The shares are the same from call to
+ * call, and so is the end at which a thread begins unless the job goes backwards, so that it finds
+ * in its cache what it has read or written there before. */
+static void take_tiles(const rg_cpu_job *job, share *shares, int32_t count, int32_t number)
+{
+    for (int32_t k = 0; k < count; k++) {
+        share *from = &shares[(number + k) % count];
         for (;;) {
-            const int64_t tile = atomic_fetch_add_explicit(&from->next, 1, memory_order_relaxed);
-            if (tile >= from->end)
+            const int64_t taken = atomic_fetch_add_explicit(&from->taken, 1, memory_order_relaxed);
+            if (taken >= from->end - from->begin)
                 break;
-            const int64_t begin = tile * pool->grain, rest = pool->units - begin;
-            pool->function(pool->args, begin, begin + (rest < pool->grain ? rest : pool->grain));
+            run_tile(job, job->backwards ? from->end - 1 - taken : from->begin + taken);
         }
     }
-#if defined(__x86_64__)
-    /* Streaming stores become visible before the job counts as done. */
-    __builtin_ia32_sfence();
-#endif
+    rg_thread_pool_fence(); /* streaming stores become visible before the job counts as done */
 }
 
 /* Returns when `generation` is no longer `seen`, or the thread pool stops. */
@@ -118,7 +129,7 @@ static void *thread_main(void *context)
         seen = generation;
         pool->inside++;
         if (atomic_load(&pool->generation) == generation)
-            take_tiles(pool, me->number);
+            take_tiles(&pool->job, pool->shares, pool->threads, me->number);
         pool->inside--;
     }
     return NULL;
@@ -135,69 +146,50 @@ static void wake_threads(rg_thread_pool *pool)
 
 /* ---- threads of the caller ---- */
 
-/* A job that the caller's threads share. Each task takes the tiles of a share, the same ones from
- * call to call, then what others have left. */
+/* A job that the caller's threads share: each task takes the tiles of a share first. */
 enum { MOST_SHARES = 64 };
 typedef struct caller_job {
-    rg_cpu_function function;
-    const void *args;
-    int64_t units, grain;
+    const rg_cpu_job *job;
     int32_t share_count;
     share shares[MOST_SHARES];
 } caller_job;
 
 static void caller_task(void *data, int32_t index)
 {
-    caller_job *job = data;
+    caller_job *work = data;
     const uint64_t old = rg_arithmetic_plain();
     const int32_t outer = thread_index;
     thread_index = index;
-    for (int32_t k = 0; k < job->share_count; k++) {
-        share *from = &job->shares[(index + k) % job->share_count];
-        for (;;) {
-            const int64_t tile = atomic_fetch_add_explicit(&from->next, 1, memory_order_relaxed);
-            if (tile >= from->end)
-                break;
-            const int64_t begin = tile * job->grain, rest = job->units - begin;
-            job->function(job->args, begin, begin + (rest < job->grain ? rest : job->grain));
-        }
-    }
-    rg_thread_pool_fence();
+    take_tiles(work->job, work->shares, work->share_count, index);
     thread_index = outer;
     rg_arithmetic_restore(old);
 }
 
-static void run_on_callers(const rg_thread_pool *pool, rg_cpu_function function, const void *args,
-                           int64_t units, int64_t grain)
+static void run_on_callers(const rg_thread_pool *pool, const rg_cpu_job *job)
 {
-    const int64_t tiles = (units + grain - 1) / grain;
+    const int64_t tiles = (job->units + job->grain - 1) / job->grain;
     const int32_t tasks = tiles < pool->threads ? (int32_t)tiles : pool->threads;
-    caller_job job;
-    job.function = function;
-    job.args = args;
-    job.units = units;
-    job.grain = grain;
-    job.share_count = tasks < MOST_SHARES ? tasks : MOST_SHARES;
-    for (int32_t i = 0; i < job.share_count; i++) {
-        atomic_init(&job.shares[i].next, tiles * i / job.share_count);
-        job.shares[i].end = tiles * (i + 1) / job.share_count;
-    }
-    pool->parallel.run(pool->parallel.context, tasks, caller_task, &job);
+    caller_job work = { .job = job, .share_count = tasks < MOST_SHARES ? tasks : MOST_SHARES };
+    share_tiles(job, work.shares, work.share_count);
+    pool->parallel.run(pool->parallel.context, tasks, caller_task, &work);
 }
 
-void rg_thread_pool_run(rg_thread_pool *pool, rg_cpu_function function, const void *args,
-                        int64_t units, int64_t grain)
+static void run_alone(const rg_cpu_job *job)
 {
-    if (pool->parallel.run != NULL && pool->threads > 1 && units > grain) {
-        run_on_callers(pool, function, args, units, grain);
+    share all;
+    share_tiles(job, &all, 1);
+    take_tiles(job, &all, 1, 0);
+}
+
+void rg_thread_pool_run(rg_thread_pool *pool, const rg_cpu_job *job)
+{
+    const bool several = pool->threads > 1 && job->units > job->grain;
+    if (several && pool->parallel.run != NULL) {
+        run_on_callers(pool, job);
         return;
     }
-    const bool shared =
-        pool->threads > 1 && units > grain && pthread_mutex_trylock(&pool->owner) == 0;
-    if (!shared) {
-        for (int64_t begin = 0; begin < units; begin += grain)
-            function(args, begin, begin + (units - begin < grain ? units - begin : grain));
-        rg_thread_pool_fence();
+    if (!several || pthread_mutex_trylock(&pool->owner) != 0) {
+        run_alone(job);
         return;
     }
     /* Fewer threads than wanted suffice. */
@@ -208,19 +200,11 @@ void rg_thread_pool_run(rg_thread_pool *pool, rg_cpu_function function, const vo
             break;
         pool->started++;
     }
-    pool->function = function;
-    pool->args = args;
-    pool->units = units;
-    pool->grain = grain;
-    const int64_t tiles = (units + grain - 1) / grain;
-    for (int32_t i = 0; i < pool->threads; i++) {
-        atomic_store_explicit(&pool->shares[i].next, tiles * i / pool->threads,
-                              memory_order_relaxed);
-        pool->shares[i].end = tiles * (i + 1) / pool->threads;
-    }
+    pool->job = *job;
+    share_tiles(job, pool->shares, pool->threads);
     pool->generation++;
     wake_threads(pool);
-    take_tiles(pool, 0);
+    take_tiles(&pool->job, pool->shares, pool->threads, 0);
     pool->generation++;
     for (int i = 0; atomic_load(&pool->inside) != 0; i++) {
         if (i < 1000 && pool->spins)

@@ -16,11 +16,19 @@ rg_status rg_thread_pool_create(const rg_allocator *allocator, int32_t threads,
 void rg_thread_pool_destroy(rg_thread_pool *pool);
 int32_t rg_thread_pool_threads(const rg_thread_pool *pool);
 
-/* Runs function(args, begin, end) over tiles of `grain` units, and returns when all are done.
- * Which thread runs which tile is open; where the tiles begin and end is not. If another thread
- * is using the thread pool, the caller works alone. */
-void rg_thread_pool_run(rg_thread_pool *pool, rg_cpu_function function, const void *args,
-                        int64_t units, int64_t grain);
+/* function(args, begin, end) over tiles of `grain` units. `backwards`: a thread begins with the
+ * last tile of its share, which it took last in the job before. */
+typedef struct rg_cpu_job {
+    rg_cpu_function function;
+    const void *args;
+    int64_t units, grain;
+    bool backwards;
+} rg_cpu_job;
+
+/* Runs a job, and returns when all tiles are done. Which thread runs which tile is open; where the
+ * tiles begin and end is not. If another thread is using the thread pool, the caller works alone.
+ */
+void rg_thread_pool_run(rg_thread_pool *pool, const rg_cpu_job *job);
 
 /* Which of the threads of its thread pool runs the caller: 0 for one that asks, so results differ
  * among threads that work on one job. Scratch of a launch per thread is found by it. */

@@ -4,14 +4,13 @@
 #include "ops/batch_norm/batch_norm.h"
 #include "ops/norm/norm_cpu.h"
 
-/* The rows and channels of a unit. Units that follow each other have the same rows, or, of planes
- * that are summed up, the same channels: so memory is read in long runs. */
-RG_INLINE channel_block block_of(const rg_channels *s, int64_t unit, bool sums, bool stream,
-                                 rg_dtype T)
+/* The rows and channels of a unit. Units that follow each other have the same rows, or, of planes,
+ * the same channels: so memory is read in long runs. Launches that sum and those that write results
+ * go the same way, so that a thread takes about the same memory in both. */
+RG_INLINE channel_block block_of(const rg_channels *s, int64_t unit, bool stream, rg_dtype T)
 {
-    const bool along = s->planes && sums;
-    const int64_t part = along ? unit % s->parts : unit / s->blocks;
-    const int64_t first = (along ? unit / s->parts : unit % s->blocks) * s->block;
+    const int64_t part = s->planes ? unit % s->parts : unit / s->blocks;
+    const int64_t first = (s->planes ? unit / s->parts : unit % s->blocks) * s->block;
     const int64_t row = part * s->part, width = least(s->block, s->channels - first);
     return (channel_block){ s, row, row + rg_channels_rows(s, part), first, width, T, stream };
 }
@@ -44,7 +43,7 @@ RG_INLINE void parts(const rg_batch_norm_parts_args *k, int64_t begin, int64_t e
     const rg_channels *s = &k->shape;
     norm_parts p;
     for (int64_t unit = begin; unit < end; unit++) {
-        const channel_block b = block_of(s, unit, true, false, T);
+        const channel_block b = block_of(s, unit, false, T);
         norm_loops(s)->sum_parts(&p, &b, k->x);
         end_part(&p, &b, part_of(k->partial, &b, RG_NORM_PARTIAL));
     }
@@ -178,10 +177,8 @@ RG_INLINE void forward(const rg_batch_norm_args *k, int64_t begin, int64_t end, 
     norm_columns c;
     set_neuron(&c, &k->neuron);
     const void *const data[] = { k->x, k->y };
-    const int64_t last = rg_channels_units(s) - 1;
-    for (int64_t i = begin; i < end; i++) {
-        /* what was read last is most likely in the cache */
-        const channel_block b = block_of(s, last - i, false, k->stream, T);
+    for (int64_t unit = end - 1; unit >= begin; unit--) { /* the launch goes backwards */
+        const channel_block b = block_of(s, unit, k->stream, T);
         set_columns(&c, &b, k->moments, k->gamma, k->beta, &k->parameters, NULL);
         norm_loops(s)->forward(&c, &b, data);
     }
@@ -204,7 +201,7 @@ RG_INLINE void sums(const rg_batch_norm_sums_args *k, int64_t begin, int64_t end
     set_neuron(&c, &k->neuron);
     const void *const data[] = { k->dy, k->x };
     for (int64_t unit = begin; unit < end; unit++) {
-        const channel_block b = block_of(s, unit, true, false, T);
+        const channel_block b = block_of(s, unit, false, T);
         set_columns(&c, &b, k->moments, k->gamma, k->beta, &k->parameters, NULL);
         norm_loops(s)->sum_gradient(&c, &b, data);
         end_sums(&c, s, b.width, part_of(k->partial, &b, 2));
@@ -306,9 +303,8 @@ RG_INLINE void gradient(const rg_batch_norm_gradient_args *k, int64_t begin, int
     c.extra = k->extra;
     c.add = k->add;
     const void *const data[] = { k->dy, k->x, k->dx };
-    const int64_t last = rg_channels_units(s) - 1;
-    for (int64_t i = begin; i < end; i++) {
-        const channel_block b = block_of(s, last - i, false, k->stream, T); /* as forward */
+    for (int64_t unit = end - 1; unit >= begin; unit--) { /* as forward */
+        const channel_block b = block_of(s, unit, k->stream, T);
         set_columns(&c, &b, k->moments, k->gamma, k->beta, &k->parameters,
                     k->given ? NULL : k->factors);
         norm_loops(s)->gradient(&c, &b, data);

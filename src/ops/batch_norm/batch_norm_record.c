@@ -182,6 +182,7 @@ rg_status rg_batch_norm_record_forward(rg_call *call, const rg_batch_norm_tensor
                                .dtype = descs[0]->dtype,
                                RG_ARGS(args),
                                .units = rg_channels_units(&args.shape),
+                               .backwards = true,
                                .bytes = 2 * rg_move_bytes(t->x) };
     args.stream = (args.shape.dense || t->planes) && rg_call_streams(call, rg_move_bytes(t->x));
     return rg_record(call, &launch);
@@ -300,6 +301,7 @@ rg_status rg_batch_norm_record_gradient(rg_call *call, const rg_batch_norm_tenso
         .dtype = descs[0]->dtype,
         RG_ARGS(args),
         .units = rg_channels_units(&args.shape),
+        .backwards = true,
         .bytes = 3 * rg_move_bytes(t->x)
     };
     args.stream =
