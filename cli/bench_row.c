@@ -236,13 +236,38 @@ static rg_status add_state(rg_bench_row *row, rg_tensor *list[], int32_t *count)
     return RG_OK;
 }
 
+/* The input that output i takes the place of, or -1: an op without a gradient updates what it is
+ * given, as in training. */
+static int32_t updated_by(const rg_bench_row *row, int32_t i)
+{
+    const rg_op *op = row->test->op;
+    for (int32_t j = 0; j < row->inputs && op->gradient == NULL; j++)
+        if (rg_op_may_alias(op, row->desc, RG_X_AS_Y(j, i)))
+            return j;
+    return -1;
+}
+
+static rg_status make_output(rg_bench_row *row, int32_t i)
+{
+    const rg_tensor_desc *desc = &row->y_desc[i];
+    const int32_t input = updated_by(row, i);
+    if (input < 0)
+        return make(row, desc, &row->y[i]);
+    RG_TRY(make(row, desc, &row->limit[i]));
+    return rg_tensor_reshape(row->x[input], desc->rank, desc->dims, &row->y[i]);
+}
+
+/* Where the kernel updates x, the loops of the limit update a tensor of their own. */
 static rg_status open_forward(rg_bench_row *row)
 {
     RG_TRY(read_first(row, row->x[0]));
     for (int32_t i = 1; i < row->inputs; i++)
         row->read[row->read_count++] = row->x[i];
-    for (int32_t i = 0; i < row->outputs; i++)
-        row->written[row->written_count++] = row->y[i];
+    for (int32_t i = 0; i < row->outputs; i++) {
+        if (row->limit[i] != NULL)
+            row->read[updated_by(row, i)] = row->limit[i];
+        row->written[row->written_count++] = row->limit[i] != NULL ? row->limit[i] : row->y[i];
+    }
     return add_state(row, row->written, &row->written_count);
 }
 
@@ -285,7 +310,7 @@ rg_status rg_bench_row_open(rg_queue *queue, rg_bench_row *row)
         RG_TRY(fill(row->x[i], &row->c->x_fill[i], rg_op_input_names(row->test->op, row->desc)[i]));
     }
     for (int32_t i = 0; i < row->outputs; i++)
-        RG_TRY(make(row, &row->y_desc[i], &row->y[i]));
+        RG_TRY(make_output(row, i));
     if (row->reads & RG_READS_STATE)
         RG_TRY(rg_state_create(row->kernel, row->x, &row->state));
     return row->gradient ? open_gradient(row) : open_forward(row);
@@ -300,6 +325,7 @@ void rg_bench_row_close(rg_bench_row *row)
     for (int32_t i = 0; i < RG_MAX_OUTPUTS; i++) {
         drop(&row->y[i]);
         drop(&row->dy[i]);
+        drop(&row->limit[i]);
     }
     drop(&row->part);
     rg_replay_destroy(row->kept);

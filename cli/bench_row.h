@@ -37,7 +37,8 @@ typedef struct rg_bench_row {
     rg_state *state;
     struct rg_replay *kept; /* the calls of a round, or a part of them, where `replay` */
     rg_tensor *x[RG_MAX_INPUTS], *y[RG_MAX_OUTPUTS], *dy[RG_MAX_OUTPUTS], *dx[RG_MAX_INPUTS];
-    rg_tensor *part; /* what is needed of x[0] or dy[0], where that is not all */
+    rg_tensor *limit[RG_MAX_OUTPUTS]; /* what the limit updates where the kernel updates x */
+    rg_tensor *part;                  /* what is needed of x[0] or dy[0], where that is not all */
     rg_tensor *read[RG_MAX_POINTERS], *written[RG_MAX_POINTERS]; /* what the kernel touches */
     int32_t read_count, written_count;
 } rg_bench_row;
