@@ -101,6 +101,53 @@ static void test_states_of_images(rig *r)
     rg_graph_destroy(graph);
 }
 
+/* A node that names its source image, as in MPS, where the gradient reads the state alone: its
+ * shape is that in the state, also of images of rank 3. */
+static void test_source_not_read(rig *r)
+{
+    enum { IMAGES = 2, COUNT = 24 };
+    const rg_dropout_desc desc = rg_dropout_desc_default();
+    rg_graph *graph = graph_new();
+    rg_value *x = rg_graph_source(graph, "x"), *dy = rg_graph_source(graph, "dy");
+    rg_state_value *state = rg_graph_source_state(graph, "state", "dropout", &desc);
+    const rg_gradient_values values = { .dy = &dy, .dy_count = 1, .x = &x, .x_count = 1 };
+    rg_node *node = rg_graph_gradient_from_state(graph, state, &values, 1);
+    EXPECT_OK(rg_graph_result(graph, rg_node_output(node, 0), "dx"));
+    rg_plan *plan = f64_plan(r->device, graph);
+    EXPECT(rg_plan_sources(plan) == 1 && strcmp(rg_plan_source_name(plan, 0), "dy") == 0);
+    rg_kernel *kernel = NULL;
+    EXPECT_OK(rg_dropout_create(r->device, &desc, &kernel));
+    rg_tensor *in[IMAGES], *y[IMAGES], *dx[IMAGES];
+    rg_state *states[IMAGES] = { NULL };
+    double want[IMAGES * COUNT], have[IMAGES * COUNT];
+    for (int n = 0; n < IMAGES; n++)
+        in[n] = filled(r->device, RG_F64, 3, DIMS(2, 4, 3), 3 + (uint64_t)n);
+    EXPECT_OK(rg_kernel_forward_alloc(kernel, r->commands, IMAGES, in, false, y, states));
+    EXPECT_OK(rg_kernel_gradient_alloc(kernel, r->commands, IMAGES, in, NULL, NULL, states, 1,
+                                       false, dx));
+    EXPECT_OK(rig_run(r));
+    for (int n = 0; n < IMAGES; n++)
+        EXPECT_OK(rg_tensor_read(dx[n], want + n * COUNT, sizeof want / IMAGES, RG_LAYOUT_SAME));
+    for (int n = 1; n <= IMAGES; n++) {
+        EXPECT_OK(rg_plan_encode_batch_with_states(plan, r->commands, n, in, n, states, n));
+        EXPECT_OK(rig_run(r));
+        f64_read(plan, "dx", have);
+        EXPECT(memcmp(have, want, (size_t)n * COUNT * sizeof want[0]) == 0);
+    }
+    EXPECT_OK(rg_plan_encode_with_states(plan, r->commands, in, 1, states, 1));
+    EXPECT_OK(rig_run(r));
+    EXPECT(same_bits(dx[0], f64_result(plan, "dx")));
+    for (int n = 0; n < IMAGES; n++) {
+        rg_tensor_destroy(in[n]);
+        rg_tensor_destroy(y[n]);
+        rg_tensor_destroy(dx[n]);
+        rg_state_destroy(states[n]);
+    }
+    rg_kernel_destroy(kernel);
+    rg_plan_destroy(plan);
+    rg_graph_destroy(graph);
+}
+
 /* One state of one image, repeated: each image has that mask. */
 static void test_repeated_state(rig *r)
 {
@@ -344,7 +391,8 @@ static void test_weights_of_one_channel(rig *r)
 
 int main(void)
 {
-    RUN_ON_DEVICES(test_states_of_images, test_repeated_state, test_repeated_images,
-                   test_repeated_beside_labels, test_one_image, test_weights_of_one_channel);
+    RUN_ON_DEVICES(test_states_of_images, test_source_not_read, test_repeated_state,
+                   test_repeated_images, test_repeated_beside_labels, test_one_image,
+                   test_weights_of_one_channel);
     return rg_test_report();
 }

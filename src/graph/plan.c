@@ -132,10 +132,12 @@ static rg_status make_step(rg_plan *plan, const rg_plan_draft *d, const rg_node 
     }
     const uint32_t reads = node->gradient ? rg_node_reads(node) : 0;
     for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
-        step->source[i] = node->gradient ? id_of(node->x[i]) : -1;
-        step->base[i] = -1;
+        const bool is_read = reads & (uint32_t)RG_READS_X << i;
         const bool for_shape = node->gradient && forward == NULL && node->given == NULL;
-        step->x[i] = for_shape || reads & (uint32_t)RG_READS_X << i ? id_of(node->x[i]) : -1;
+        const bool in_state = node->given != NULL && !is_read; /* its shape; x may not even run */
+        step->source[i] = node->gradient && !in_state ? id_of(node->x[i]) : -1;
+        step->base[i] = -1;
+        step->x[i] = for_shape || is_read ? id_of(node->x[i]) : -1;
     }
     for (int32_t i = 0; i < RG_MAX_OUTPUTS; i++)
         step->y[i] = reads & (uint32_t)RG_READS_Y << i ? id_of(node->y[i]) : -1;
