@@ -341,6 +341,31 @@ class UsageTest(ProgramTest):
             self.refused(1, "op", "PadGrad", "--mode", mode, "--pads", "9223372036854775807,9223372036854775807", dy,
                          "-o", dx, words=("out of range for pads",))
 
+    def test_sizes(self):
+        """ResizeGrad takes what Resize takes, also the sizes of the result, which are whole numbers."""
+        save(self.path("x.npy"), (1, 1, 1, 2), [3.0, 5.0])
+        save(self.path("dy.npy"), (1, 1, 1, 4), [1.0, 2.0, 4.0, 8.0])
+        save(self.path("sizes.npy"), (4,), [1, 1, 1, 4], "<i8")
+        save(self.path("part.npy"), (4,), [1.0, 1.0, 1.0, 4.5])
+        given = ["--mode", "nearest", "dY=" + self.path("dy.npy"), "X=" + self.path("x.npy")]
+        dx = ("-o", "dX=" + self.path("out.npy"))
+        for sizes in (["sizes=" + self.path("sizes.npy")], ["--sizes", "1,1,1,4"], ["--scales", "1,1,1,2"]):
+            self.assertEqual(self.result("ResizeGrad", *given, *sizes, *dx)[:2], ((1, 1, 1, 2), [3, 12]))
+        self.refused(1, "op", "ResizeGrad", *given, "sizes=" + self.path("part.npy"), *dx,
+                     words=("sizes must be a list of integers",))
+        self.refused(2, "op", "Resize", "--sizes", "1,1,1,4.5", given[3], "-o", "Y=" + self.path("out.npy"),
+                     words=("sizes must be a list of integers",))
+
+    def test_unread_bias(self):
+        """Gemm does not read C where beta is 0, but its shape must fit."""
+        save(self.path("a.npy"), (1, 2), [2.0, 3.0])
+        save(self.path("c.npy"), (2,), [float("nan"), float("inf")])
+        save(self.path("long.npy"), (3,), [0.0, 0.0, 0.0])
+        save(self.path("b.npy"), (2, 2), [1.0, 0.0, 0.0, 1.0])
+        given = ["--beta", "0", "A=" + self.path("a.npy"), "B=" + self.path("b.npy"), "-o", "Y=" + self.path("out.npy")]
+        self.assertEqual(self.result("Gemm", *given, "C=" + self.path("c.npy"))[:2], ((1, 2), [2, 3]))
+        self.refused(1, "op", "Gemm", *given, "C=" + self.path("long.npy"), words=("broadcast",))
+
     def test_lengths(self):
         """ConcatTraining says how long its inputs are; none of them may be left out."""
         for i in range(3):

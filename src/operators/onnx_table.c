@@ -15,15 +15,15 @@
 #define CONV_T  CONV " output_padding:ints output_shape:ints"
 #define POOL    "kernel_shape:ints! strides:ints pads:ints dilations:ints auto_pad:text=NOTSET "
 #define CEIL    POOL "ceil_mode:int=0 "
-#define RESIZE                                                                               \
-    "mode:text=nearest coordinate_transformation_mode:text=half_pixel "                      \
-    "nearest_mode:text=round_prefer_floor scales:floats| sizes:floats axes:ints roi:floats " \
-    "keep_aspect_ratio_policy:text=stretch antialias:int=0 cubic_coeff_a:float=-0.75 "       \
+#define RESIZE                                                                             \
+    "mode:text=nearest coordinate_transformation_mode:text=half_pixel "                    \
+    "nearest_mode:text=round_prefer_floor scales:floats| sizes:ints axes:ints roi:floats " \
+    "keep_aspect_ratio_policy:text=stretch antialias:int=0 cubic_coeff_a:float=-0.75 "     \
     "exclude_outside:int=0 extrapolation_value:float=0"
-#define RESIZE_GRAD                                                                          \
-    "mode:text=linear coordinate_transformation_mode:text=half_pixel "                       \
-    "nearest_mode:text=round_prefer_floor scales:floats| sizes:floats axes:ints roi:floats " \
-    "keep_aspect_ratio_policy:text=stretch antialias:int=0 cubic_coeff_a:float=-0.75 "       \
+#define RESIZE_GRAD                                                                        \
+    "mode:text=linear coordinate_transformation_mode:text=half_pixel "                     \
+    "nearest_mode:text=round_prefer_floor scales:floats| sizes:ints axes:ints roi:floats " \
+    "keep_aspect_ratio_policy:text=stretch antialias:int=0 cubic_coeff_a:float=-0.75 "     \
     "exclude_outside:int=0 extrapolation_value:float=0"
 #define REDUCE      "axes:ints keepdims:int=1 noop_with_empty_axes:int=0"
 #define ARG         "axis:int=0 keepdims:int=1 select_last_index:int=0"
@@ -210,7 +210,7 @@ const rg_onnx_operator rg_onnx_operators[] = {
           rg_onnx_arg_reduce, rg_run_arg_reduce),
     ENTRY("Resize", ONNX, upsample, false, "", "X=x@image roi# scales# sizes#", "Y=y@image", RESIZE,
           rg_onnx_resize, rg_run_resize),
-    ENTRY("ResizeGrad", RUNTIME, upsample, true, "", "dY=dy@image X=x@image roi# scales#",
+    ENTRY("ResizeGrad", RUNTIME, upsample, true, "", "dY=dy@image X=x@image roi# scales# sizes#",
           "dX=dx@image", RESIZE_GRAD, rg_onnx_resize, rg_run_resize_gradient),
 
     /* ---- optimizers ---- */

@@ -136,10 +136,11 @@ rg_status rg_run_gemm(rg_run *run)
     if (run->in[2] != NULL) {
         RG_CHECK(c.rank <= 2, RG_INVALID_ARGUMENT, "%s: C has rank %d, but Y is a matrix",
                  node->type, c.rank);
-        const rg_tensor_desc made = y->desc;
-        RG_TRY(combine(run, RG_ARITHMETIC_ADD, beta, y, run->in[2], &y));
-        RG_CHECK(rg_shape_same_dims(&made, &y->desc), RG_INVALID_ARGUMENT,
+        rg_tensor *sum;
+        RG_TRY(combine(run, RG_ARITHMETIC_ADD, beta, y, run->in[2], &sum));
+        RG_CHECK(rg_shape_same_dims(&sum->desc, &y->desc), RG_INVALID_ARGUMENT,
                  "%s: C cannot be broadcast to the shape of Y", node->type);
+        y = beta != 0 ? sum : y; /* ONNX Runtime does not read C then: NaN does not count */
     }
     return rg_run_give(run, 0, y);
 }
