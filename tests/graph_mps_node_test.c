@@ -357,6 +357,43 @@ static void test_others(rig *r)
     EXPECT(!rg_node_is_gradient(NULL));
 }
 
+/* isLabelsGradientFilter: a gradient node of a loss for labels alone; there is one for both, too.
+ */
+static void test_label_gradient(rig *r)
+{
+    rg_loss_desc desc = rg_loss_desc_default();
+    desc.kind = RG_LOSS_KULLBACK_LEIBLER;
+    desc.reduction = RG_LOSS_SUM;
+    rg_graph *graph = graph_new();
+    rg_value *const in[] = { rg_graph_source(graph, "y"), rg_graph_source(graph, "labels") };
+    rg_node *loss = rg_graph_loss(graph, &desc, in);
+    rg_value *dy = rg_graph_constant(graph, rg_node_output(loss, 0), 2);
+    rg_node *labels = rg_graph_gradient(graph, loss, &dy, 2), *both;
+    both = rg_graph_gradient(graph, loss, &dy, 3);
+    EXPECT(rg_node_output(labels, 0) == NULL);
+    EXPECT_OK(rg_graph_result(graph, rg_node_output(labels, 1), "alone"));
+    EXPECT_OK(rg_graph_result(graph, rg_node_output(both, 0), "dy"));
+    EXPECT_OK(rg_graph_result(graph, rg_node_output(both, 1), "dlabels"));
+    rg_plan *plan = f64_plan(r->device, graph);
+    rg_tensor *const sources[] = { tensor_of(r->device, RG_F64, 4, DIMS(1, 1, 1, 2)),
+                                   tensor_of(r->device, RG_F64, 4, DIMS(1, 1, 1, 2)) };
+    const double y[] = { -1, -2 }, t[] = { 0.25, 0.75 };
+    double alone[2], dx[2], dt[2];
+    EXPECT_OK(rg_tensor_write(sources[0], y, sizeof y, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_tensor_write(sources[1], t, sizeof t, RG_LAYOUT_SAME));
+    f64_run(r, plan, sources);
+    f64_read(plan, "alone", alone);
+    f64_read(plan, "dy", dx);
+    f64_read(plan, "dlabels", dt);
+    for (int i = 0; i < 2; i++) { /* of the sum of t (ln t - y) */
+        EXPECT(dx[i] == -2 * t[i] && alone[i] == dt[i]);
+        EXPECT(fabs(dt[i] - 2 * (log(t[i]) + 1 - y[i])) < 1e-14);
+        rg_tensor_destroy(sources[i]);
+    }
+    rg_plan_destroy(plan);
+    rg_graph_destroy(graph);
+}
+
 /* MPSCNNSubPixelConvolutionDescriptor with a factor of 2: channels (row, column, c) of a pixel
  * become four pixels, dst(y, x, c) = z(y / 2, x / 2, 4 / 2 (2 (y % 2) + x % 2) + c). */
 enum { SUB_H = 2, SUB_W = 3, SUB_C = 2, SUB_COUNT = SUB_H * SUB_W * 4 * SUB_C };
@@ -412,6 +449,6 @@ static void test_sub_pixels(rig *r)
 int main(void)
 {
     RUN_ON_DEVICES(test_sub_pixels, test_convolutions, test_neurons, test_reductions, test_pools,
-                   test_norms, test_arithmetic, test_shapes, test_others);
+                   test_norms, test_arithmetic, test_shapes, test_others, test_label_gradient);
     return rg_test_report();
 }

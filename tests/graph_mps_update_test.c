@@ -204,6 +204,68 @@ static void test_host_update(rig *r)
     rg_tensor_destroy(x);
 }
 
+/* gamma and beta of batch normalization, updated on the device or on the host: dgamma is the sum of
+ * dy times the normalized x, dbeta that of dy, for a loss of half of y squared. */
+static void check_norm_update(rig *r, rg_update_style style)
+{
+    static const double pixels[3][4] = { { 1, 2, 0, 5 }, { 4, 2, 1, 3 }, { 1, 5, 2, 1 } };
+    int order[9] = { 0 };
+    layer_data data[2];
+    layers_new(data, order);
+    const rg_sgd_desc sgd = rg_sgd_desc_default();
+    rg_batch_norm_desc norm = rg_batch_norm_desc_default();
+    const double step = 0.5, epsilon = 0.25;
+    norm.epsilon = epsilon;
+    rg_graph *graph = graph_new();
+    rg_value *in[3] = { rg_graph_source(graph, "x") };
+    rg_tensor *x = tensor_of(r->device, RG_F64, 2, DIMS(3, 4));
+    rg_tensor *rate = tensor_of(r->device, RG_F64, 0, NULL);
+    EXPECT_OK(rg_tensor_write(x, pixels, sizeof pixels, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_tensor_write(rate, &step, sizeof step, RG_LAYOUT_SAME));
+    for (int k = 0; k < 2; k++) {
+        rg_data_source source = source_of(&data[k], style);
+        source.desc = rg_tensor_desc_dense(RG_F64, 1, DIMS(4));
+        data[k].rate = rate;
+        EXPECT_OK(rg_sgd_create(r->device, &sgd, &data[k].sgd));
+        in[1 + k] = rg_graph_parameter_from(graph, k == 0 ? "gamma" : "beta", &source);
+    }
+    rg_value *y = rg_node_output(rg_graph_batch_norm(graph, &norm, in), 0);
+    EXPECT_OK(rg_graph_gradients(graph, &y, &y, 1, NULL, NULL)); /* dy = y */
+    rg_plan *plan = f64_plan(r->device, graph);
+    f64_run(r, plan, &x);
+    double gamma[4], beta[4];
+    read_weights(plan, "gamma", gamma);
+    read_weights(plan, "beta", beta);
+    for (int c = 0; c < 4; c++) {
+        double mean = 0, variance = 0, dgamma = 0, dbeta = 0;
+        for (int n = 0; n < 3; n++)
+            mean += pixels[n][c] / 3;
+        for (int n = 0; n < 3; n++)
+            variance += (pixels[n][c] - mean) * (pixels[n][c] - mean) / 3;
+        for (int n = 0; n < 3; n++) {
+            const double z = (pixels[n][c] - mean) / sqrt(variance + epsilon);
+            const double dy = c * 0.25 * z + 1 + c * 0.25; /* gamma 0, 1/4, …, beta 1, 5/4, … */
+            dgamma += dy * z;
+            dbeta += dy;
+        }
+        EXPECT(fabs(gamma[c] - (c * 0.25 - step * dgamma)) < 1e-13);
+        EXPECT(fabs(beta[c] - (1 + c * 0.25 - step * dbeta)) < 1e-13);
+    }
+    EXPECT(data[0].updates == 1 && data[1].updates == 1);
+    for (int k = 0; k < 2; k++)
+        rg_kernel_destroy(data[k].sgd);
+    rg_tensor_destroy(rate);
+    rg_tensor_destroy(x);
+    rg_plan_destroy(plan);
+    rg_graph_destroy(graph);
+}
+
+static void test_norm_update(rig *r)
+{
+    check_norm_update(r, RG_UPDATE_DEVICE);
+    check_norm_update(r, RG_UPDATE_HOST);
+}
+
 /* Frozen, and sources that cannot be loaded. */
 static void test_no_update(rig *r)
 {
@@ -232,6 +294,6 @@ static void test_no_update(rig *r)
 
 int main(void)
 {
-    RUN_ON_DEVICES(test_device_update, test_host_update, test_no_update);
+    RUN_ON_DEVICES(test_device_update, test_host_update, test_norm_update, test_no_update);
     return rg_test_report();
 }
