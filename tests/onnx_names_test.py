@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-"""Every operator of ONNX that `retrograde op` knows, with random attributes, beside ONNX Runtime.
+"""Every operator of ONNX that `retrograde op` knows, with random attributes, beside ONNX Runtime, or a definition where the
+inference build has no kernel; in all dtypes, and with channels last, too.
 
 usage: onnx_names_test.py PROGRAM [--cases N] [--seed S] [--only NAME] [-v]
 
-Needs onnx and onnxruntime; gradients need onnxruntime-training (1.19.2). What is not installed is
+Needs onnx and onnxruntime; some gradients need onnxruntime-training (1.19.2). What is not installed is
 skipped, and the last line says so. A case is a node with inputs; the program gets the same inputs as
 NPY files and the same attributes as options, by ONNX's names.
 """
@@ -19,6 +20,8 @@ try:
     import numpy as np
     import onnx
     import onnxruntime
+    import onnx_names_defined
+    import onnx_names_forms
     import onnx_names_odd
     from onnx import TensorProto, helper
 except ImportError as missing:
@@ -45,6 +48,7 @@ class Case:
         self.shapes = shapes or {}
         self.model_attributes = self.attributes if model_attributes is None else model_attributes
         self.tolerance = tolerance
+        self.want = None  # results for inputs, by a definition
 
 
 class Draw:
@@ -637,6 +641,16 @@ WINDOWS = ("MaxPool", "AveragePool", "LpPool")
 ODD = {}
 onnx_names_odd.make(Case, ODD)
 
+
+def any_window(d, name):
+    """The attributes of a pooling, and an image."""
+    _, a, x = pool_case(d, name, ceil=True)
+    return a, x
+
+
+DEFINED = onnx_names_defined.DEFINED
+onnx_names_defined.make(Case, GENERATORS, any_window, lambda case: session_of(case, case.inputs).run(None, case.inputs))
+
 TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "int64": TensorProto.INT64, "int32": TensorProto.INT32,
          "bool": TensorProto.BOOL}
 # Results that are no f32.
@@ -672,25 +686,25 @@ def text_of(value):
     return ",".join(repr(v) for v in value) if isinstance(value, (list, tuple)) else str(value)
 
 
-def run_program(program, case, folder, draw):
-    command = [program, "op", case.op]
-    for key, value in case.attributes.items():
+def run_program(program, case, form, folder, draw):
+    command = [program, "op", case.op, *form.options()]
+    for key, value in form.attributes(case).items():
         command += [f"--{key}", text_of(value)]
     for key, value in case.inputs.items():
         if key in case.numbers and draw.chance():
             command += [f"--{key}", text_of(np.atleast_1d(value).tolist())]
             continue
-        np.save(os.path.join(folder, f"{key}.npy"), value)
+        np.save(os.path.join(folder, f"{key}.npy"), form.arranged(case, key, np.asarray(value)))
         command.append(f"{key}={folder}/{key}.npy")
     for name in case.outputs:
         command += ["-o", f"{name}={folder}/out_{name}.npy"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return command, None, done.stderr.strip()
-    return command, [np.load(os.path.join(folder, f"out_{n}.npy")) for n in case.outputs], ""
+    return command, [form.restored(case, n, np.load(os.path.join(folder, f"out_{n}.npy"))) for n in case.outputs], ""
 
 
-def difference(case, want, have):
+def difference(case, want, have, tolerance):
     for name, a, b in zip(case.outputs, want, have):
         a, b = np.asarray(a), np.asarray(b)
         if a.shape != b.shape:
@@ -703,7 +717,7 @@ def difference(case, want, have):
             a = np.where(a <= np.finfo(a.dtype).min, -np.inf, a)
         finite = np.abs(a[np.isfinite(a)])
         scale = max(1.0, float(finite.max(initial=0)))
-        if not np.allclose(a, b, rtol=case.tolerance, atol=case.tolerance * scale, equal_nan=True):
+        if not np.allclose(a, b, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
             return f"{name} differs by {np.nanmax(np.abs(a - b)):.3g}"
     return ""
 
@@ -718,7 +732,7 @@ def main():
     options = parser.parse_args()
     counts = collections.OrderedDict()
     absent, failures = [], 0
-    for name, make in GENERATORS.items():
+    for name in [*GENERATORS, *(n for n in DEFINED if n not in GENERATORS)]:
         if options.only and name != options.only:
             continue
         passed = refused = 0
@@ -727,12 +741,16 @@ def main():
             with tempfile.TemporaryDirectory() as folder:
                 try:
                     # 1.19.2 is there for its gradients; some of its other kernels crash at the edges.
-                    makers = [make] + (ODD.get(name, []) if NEW_CEIL or name.endswith("Grad") else [])
+                    makers = [GENERATORS[name]] if name in GENERATORS else []
+                    makers += ODD.get(name, []) if NEW_CEIL or name.endswith("Grad") else []
+                    makers += DEFINED.get(name, [])
                     case = makers[i % len(makers)](draw, name)
                     if not NEW_CEIL and any(np.asarray(v).size == 0 for v in case.inputs.values()):
                         raise ValueError("1.19.2 crashes where its gradients get empty tensors")
-                    want = session_of(case, case.inputs).run(None, {
-                        k: np.asarray(v) for k, v in case.inputs.items()})
+                    form = onnx_names_forms.Form(draw, case)
+                    given = form.rounded(case)
+                    want = case.want(given) if case.want else session_of(case, given).run(None, {
+                        k: np.asarray(v) for k, v in given.items()})
                 except Exception as error:  # no kernel, or attributes that the peer refuses
                     text = str(error).splitlines()[0]
                     refused += 1
@@ -745,8 +763,8 @@ def main():
                 if case.op in WINDOWS and any(0 in np.asarray(v).shape[2:] for v in want):
                     refused += 1  # a window that fits nowhere is refused here
                     continue
-                command, have, sentence = run_program(options.program, case, folder, draw)
-                wrong = sentence or difference(case, want, have)
+                command, have, sentence = run_program(options.program, case, form, folder, draw)
+                wrong = sentence or difference(case, want, have, form.tolerance(case))
                 if wrong:
                     failures += 1
                     shapes = {k: list(np.asarray(v).shape) for k, v in case.inputs.items()}
@@ -760,7 +778,7 @@ def main():
     for name, passed in counts.items():
         if options.v:
             print(f"{name}: {passed} of {options.cases}")
-    print(f"{sum(counts.values())} cases of {len(counts) - len(absent)} operators agree with "
+    print(f"{sum(counts.values())} cases of {len(counts) - len(absent)} operators agree with definitions and "
           f"ONNX Runtime {onnxruntime.__version__}, {failures} do not")
     if absent:
         print(f"skipped, because this ONNX Runtime has no kernel: {', '.join(absent)}")
