@@ -89,8 +89,8 @@ rg_status rg_emit_model(rg_export *e, rg_writer *writer);
 
 /* A name that nothing in the file has: `wanted`, or with a number behind it. */
 rg_status rg_export_name(rg_export *e, const char *wanted, const char *suffix, const char **name);
-/* The value as it is; a parameter that nothing has read yet gets its dimensions as the graph has
- * them. */
+/* The value as it is; a parameter that nothing has read yet gets its dimensions as the imported
+ * file has them, else as the graph has. */
 rg_status rg_export_any(rg_export *e, const rg_value *value, rg_form *form);
 /* The same, perhaps without dimensions of 1. */
 rg_status rg_export_raw(rg_export *e, const rg_value *value, rg_form *form);

@@ -342,9 +342,17 @@ static rg_status make_form(rg_export *e, const rg_value *value, const int32_t or
     return make_constant(e, value);
 }
 
+/* The order of dimensions that any will do for: that of the imported file. */
+static const int32_t *free_order(const rg_export *e, const rg_value *value)
+{
+    const rg_onnx_entry *entry =
+        value->kind == RG_VALUE_PARAMETER ? entry_of(e, value->name) : NULL;
+    return entry != NULL ? entry->info.order : rg_plain_order;
+}
+
 rg_status rg_export_raw(rg_export *e, const rg_value *value, rg_form *form)
 {
-    RG_TRY(make_form(e, value, rg_plain_order));
+    RG_TRY(make_form(e, value, free_order(e, value)));
     *form = e->values[value->id].form;
     return RG_OK;
 }

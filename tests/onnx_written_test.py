@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The retrograde authors
+"""Models that are written anew: which inputs and outputs they have, and dimensions of parameters.
+
+usage: onnx_written_test.py PROGRAM
+"""
+import pathlib
+import struct
+import tempfile
+
+from onnx_made import model, node, port, tensor
+from onnx_run import read_npy, run_any, succeed, write_npy
+
+VALUES = [((i * 37) % 101 - 50) / 40 for i in range(1024)]
+GRAPH, NODE, INITIALIZER = 7, 1, 5
+
+
+def read_varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7f) << shift
+        shift, at = shift + 7, at + 1
+        if data[at - 1] < 0x80:
+            return value, at
+
+
+def fields(data):
+    """Number and value of each field of a message."""
+    at = 0
+    while at < len(data):
+        key, at = read_varint(data, at)
+        if key & 7 == 0:
+            value, at = read_varint(data, at)
+        elif key & 7 == 2:
+            length, at = read_varint(data, at)
+            value, at = data[at:at + length], at + length
+        else:
+            size = 4 if key & 7 == 5 else 8
+            value, at = data[at:at + size], at + size
+        yield key >> 3, value
+
+
+def graph_of(path):
+    return next(value for number, value in fields(path.read_bytes()) if number == GRAPH)
+
+
+def parameters_of(path):
+    """Dims and bytes of initializers by name."""
+    made = {}
+    for key, entry in fields(graph_of(path)):
+        if key == INITIALIZER:
+            parts = list(fields(entry))
+            dims = [value for number, value in parts if number == 1 and isinstance(value, int)]
+            for value in (value for number, value in parts if number == 1 and isinstance(value, bytes)):
+                at = 0
+                while at < len(value):
+                    dim, at = read_varint(value, at)
+                    dims.append(dim)
+            name = next(value for number, value in parts if number == 8).decode()
+            made[name] = dims, next((value for number, value in parts if number == 9), b"")
+    return made
+
+
+def operators_of(path):
+    return [next(value for number, value in fields(entry) if number == 4).decode()
+            for key, entry in fields(graph_of(path)) if key == NODE]
+
+
+def export(source, *options, out):
+    done = run_any("export", source, *options, "-o", out)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def output_of(path, dims, name="y"):
+    count = 1
+    for dim in dims:
+        count *= dim
+    write_npy(path.parent / "x.npy", dims, VALUES[:count])
+    succeed(path, f"x={path.parent}/x.npy", "-o", f"{name}={path.parent}/y.npy")
+    return read_npy(path.parent / "y.npy")
+
+
+def test_series(folder):
+    """Weights of convolutions over one dimension keep their dimensions, without a Transpose."""
+    shapes = {"conv.weight": [4, 3, 5], "conv.bias": [4], "up.weight": [4, 2, 3], "fc.weight": [3, 2], "fc.bias": [3]}
+    weights = {name: struct.pack(f"<{len(values)}f", *values) for name, dims in shapes.items()
+               for values in [VALUES[len(dims):len(dims) + dims[0] * (dims + [1])[1] * (dims + [1, 1])[2]]]}
+    start = folder / "series.onnx"
+    start.write_bytes(model(
+        [node("Conv", ["x", "conv.weight", "conv.bias"], ["a"], pads=[2, 2]), node("Relu", ["a"], ["b"]),
+         node("ConvTranspose", ["b", "up.weight"], ["c"], strides=[2]), node("GlobalAveragePool", ["c"], ["d"]),
+         node("Flatten", ["d"], ["e"]), node("Gemm", ["e", "fc.weight", "fc.bias"], ["y"], transB=1)],
+        [port("x", ["N", 3, 16])], [port("y", ["N", 3])],
+        [tensor(name, dims, weights[name]) for name, dims in shapes.items()]))
+    dims, wanted = output_of(start, [2, 3, 16])
+    for options in (["--opset", 17], ["--opset", 22, "--fold-batch-norm"], ["--gradient"]):
+        made = export(start, *options, out=folder / "series_out.onnx")
+        written = parameters_of(made)
+        for name, shape in shapes.items():
+            assert written[name] == (shape, weights[name]), (options, name, written[name][0])
+        assert "--gradient" in options or "Transpose" not in operators_of(made), operators_of(made)
+        if "--gradient" not in options:
+            got_dims, got = output_of(made, [2, 3, 16])
+            assert got_dims == dims and all(abs(a - b) <= 1e-6 for a, b in zip(got, wanted)), (options, got, wanted)
+
+
+def main():
+    for test in (test_series,):
+        with tempfile.TemporaryDirectory() as name:
+            test(pathlib.Path(name))
+
+
+if __name__ == "__main__":
+    main()
