@@ -92,15 +92,21 @@ static rg_status ask_gradient(rg_run_network *run, const char *name)
     return rg_graph_result(run->graph, gradient, gradient_name(name, text));
 }
 
-/* Every parameter and source with a gradient. */
+/* Every parameter with a gradient. */
 static rg_status ask_all(rg_run_network *run)
 {
+    bool any = false;
     for (int32_t i = 0; i < rg_graph_values(run->graph); i++) {
         rg_value *value = rg_graph_value_at(run->graph, i);
-        if (rg_value_get_kind(value) == RG_VALUE_PARAMETER && rg_value_gradient(value) != NULL &&
-            rg_run_files_find(&run->outputs, rg_value_name(value)) == NULL)
+        if (rg_value_get_kind(value) != RG_VALUE_PARAMETER || rg_value_gradient(value) == NULL)
+            continue;
+        any = true;
+        if (rg_run_files_find(&run->outputs, rg_value_name(value)) == NULL)
             RG_PASS(ask_gradient(run, rg_value_name(value)));
     }
+    if (!any)
+        return rg_fails(RG_INVALID_ARGUMENT,
+                        "%s: no parameter has a gradient of the outputs that are given", run->path);
     return RG_OK;
 }
 

@@ -13,7 +13,7 @@ from onnx_made import model, node, port, tensor
 from onnx_run import read_npy, run_any, succeed, write_npy
 
 VALUES = [((i * 37) % 101 - 50) / 40 for i in range(1024)]
-GRAPH, NODE, INITIALIZER = 7, 1, 5
+GRAPH, NODE, INITIALIZER, INPUT, OUTPUT = 7, 1, 5, 11, 12
 
 
 def read_varint(data, at):
@@ -43,6 +43,11 @@ def fields(data):
 
 def graph_of(path):
     return next(value for number, value in fields(path.read_bytes()) if number == GRAPH)
+
+
+def names_of(path, kind):
+    return [next(value for number, value in fields(entry) if number == 1).decode()
+            for key, entry in fields(graph_of(path)) if key == kind]
 
 
 def parameters_of(path):
@@ -106,8 +111,32 @@ def test_series(folder):
             assert got_dims == dims and all(abs(a - b) <= 1e-6 for a, b in zip(got, wanted)), (options, got, wanted)
 
 
+def test_gradient_outputs(folder):
+    """The gradient graph has an input for outputs that parameters have gradients of, not for others."""
+    start = folder / "outputs.onnx"
+    start.write_bytes(model(
+        [node("Conv", ["x", "w"], ["y"]), node("ArgMax", ["y"], ["place"], axis=1), node("Relu", ["x"], ["seen"]),
+         node("Greater", ["y", "zero"], ["above"]), node("Cast", ["above"], ["mask"], to=1), node("Tanh", ["y"], ["z"])],
+        [port("x", ["N", 2, 4, 4])],
+        [port("place", ["N", 1, 4, 4], 7), port("y", ["N", 3, 4, 4]), port("seen", ["N", 2, 4, 4]), port("mask", ["N", 3, 4, 4]),
+         port("z", ["N", 3, 4, 4])],
+        [tensor("w", [3, 2, 1, 1], VALUES[:6]), tensor("zero", [], [0.0])]))
+    made = export(start, "--gradient", out=folder / "outputs_gradient.onnx")
+    assert names_of(made, INPUT) == ["x", "y_grad", "z_grad"], names_of(made, INPUT)
+    assert names_of(made, OUTPUT)[:5] == ["place", "y", "seen", "mask", "z"] and "w_grad" in names_of(made, OUTPUT)
+    write_npy(folder / "x.npy", [1, 2, 4, 4], VALUES[:32])
+    write_npy(folder / "dy.npy", [1, 1, 4, 4], VALUES[:16])
+    done = run_any("run", start, f"x={folder}/x.npy", "--gradient", f"place={folder}/dy.npy", "-o", folder / "never.safetensors")
+    assert done.returncode in (1, 2) and "no parameter has a gradient" in done.stderr, done
+    assert done.stderr.count("\n") == 1 and not (folder / "never.safetensors").exists()
+    start.write_bytes(model([node("Relu", ["x"], ["y"])], [port("x", ["N", 2])], [port("y", ["N", 2])]))
+    done = run_any("export", start, "--gradient", "-o", folder / "never.onnx")
+    assert done.returncode in (1, 2) and "no output has a gradient" in done.stderr and done.stderr.count("\n") == 1, done
+    assert not (folder / "never.onnx").exists()
+
+
 def main():
-    for test in (test_series,):
+    for test in (test_series, test_gradient_outputs):
         with tempfile.TemporaryDirectory() as name:
             test(pathlib.Path(name))
 

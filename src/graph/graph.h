@@ -127,6 +127,8 @@ typedef struct rg_gradient_parts {
     uint64_t wanted;
 } rg_gradient_parts;
 rg_status rg_graph_add_gradient(rg_graph *graph, const rg_gradient_parts *parts, rg_node **node);
+/* For each value, by id: whether parameters that are not frozen have a gradient of it. */
+rg_status rg_graph_trained_values(rg_graph *graph, bool trained[]);
 /* Bits of all inputs that have a gradient. */
 uint64_t rg_op_all_gradients(const rg_op *op, const void *desc);
 /* An op by its own name. */

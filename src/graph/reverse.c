@@ -207,6 +207,20 @@ static rg_status run_backward(reverse *r, rg_value *const y[], rg_value *const d
     return RG_OK;
 }
 
+rg_status rg_graph_trained_values(rg_graph *graph, bool trained[])
+{
+    const size_t values = graph->values_count;
+    reverse r = { .graph = graph };
+    void *needed = NULL;
+    RG_TRY(rg_allocate_zero(&rg_default_allocator, values * sizeof *r.needed, &needed));
+    r.needed = needed;
+    mark_needed(&r);
+    for (size_t i = 0; i < values; i++)
+        trained[i] = (r.needed[i] & FROM_PARAMETER) != 0;
+    rg_release(&rg_default_allocator, needed, values * sizeof *r.needed);
+    return RG_OK;
+}
+
 rg_status rg_graph_gradients(rg_graph *graph, rg_value *const y[], rg_value *const dy[],
                              int32_t count, rg_gradient_handler *handler, void *context)
 {

@@ -153,6 +153,8 @@ rg_status rg_convert_reduce(rg_import *m, const rg_proto_node *node)
              "it has no dimension to look along");
     RG_TRY(apply_function(m, r->before, &x));
     RG_TRY(reduce(m, &x, r->kind, reduced, keep));
+    if (node->type[0] == 'A') /* positions have none */
+        RG_TRY(rg_value_stop_gradient(x.value));
     RG_TRY(apply_function(m, r->after, &x));
     return finish(m, node, &x);
 }

@@ -85,26 +85,44 @@ rg_status rg_graph_add_gradients(rg_graph *graph, rg_value *const y[], rg_value 
     return RG_OK;
 }
 
-/* Gradients of all outputs, each with an input for its own. */
+/* The outputs that parameters have gradients of, each with an input for its own; *used is how many.
+ * Indices of maxima and what depends on inputs alone are none. */
+static rg_status find_trained(rg_graph *graph, rg_value *y[], rg_value *dy[], int32_t *used)
+{
+    char name[512];
+    void *trained;
+    const int32_t count = rg_graph_results(graph);
+    const size_t bytes = graph->values_count * sizeof(bool);
+    *used = 0;
+    RG_TRY(rg_allocate_zero(&rg_default_allocator, bytes, &trained));
+    const rg_status status = rg_graph_trained_values(graph, trained);
+    for (int32_t i = 0; i < count && status == RG_OK; i++) {
+        const char *result;
+        y[*used] = rg_graph_result_at(graph, i, &result);
+        if (!((const bool *)trained)[y[*used]->id])
+            continue;
+        snprintf(name, sizeof name, "%.500s_grad", result);
+        dy[(*used)++] = rg_graph_source(graph, name);
+    }
+    rg_release(&rg_default_allocator, trained, bytes);
+    RG_TRY(status);
+    return rg_graph_status(graph);
+}
+
 static rg_status add_gradients(rg_graph *graph)
 {
     enum { MOST = 64 };
     rg_value *y[MOST], *dy[MOST];
-    char name[512];
+    int32_t used = 0;
     const int32_t count = rg_graph_results(graph);
     RG_CHECK(count <= MOST, RG_UNSUPPORTED, "the network has %d outputs", count);
     for (size_t i = 0; i < graph->values_count; i++) {
         if (graph->values[i]->kind == RG_VALUE_SOURCE)
             RG_TRY(rg_value_stop_gradient(graph->values[i]));
     }
-    for (int32_t i = 0; i < count; i++) {
-        const char *result;
-        y[i] = rg_graph_result_at(graph, i, &result);
-        snprintf(name, sizeof name, "%.500s_grad", result);
-        dy[i] = rg_graph_source(graph, name);
-    }
-    RG_TRY(rg_graph_status(graph));
-    return rg_graph_add_gradients(graph, y, dy, count);
+    RG_TRY(find_trained(graph, y, dy, &used));
+    RG_CHECK(used > 0, RG_UNSUPPORTED, "no output has a gradient of a parameter that is trained");
+    return rg_graph_add_gradients(graph, y, dy, used);
 }
 
 static rg_status write_used(const rg_onnx_network *network, rg_plan *plan,
