@@ -377,6 +377,31 @@ def test_fixed_batch(folder):
         assert done.returncode == 0, done.stderr
 
 
+def test_images_stay_apart(folder):
+    """With the batch that the file fixes an operator may have one image alone; it must not mix several."""
+    write_images(folder / "data")
+    end = [node("Gemm", ["f", "w"], ["y"])]
+    w = tensor("w", [64, 3], [v / 8 for v in PIXELS[:192]])
+    flat = node("Flatten", ["x"], ["v"])
+    axes = tensor("axes", [2], [0, 1], INT64)
+    for nodes, name in (([flat, node("Softmax", ["v"], ["f"], axis=0)], "Softmax"),
+                        ([flat, node("LogSoftmax", ["v"], ["f"], axis=-2)], "LogSoftmax"),
+                        ([flat, node("ReduceMax", ["v"], ["m"], keepdims=1), node("Div", ["v", "m"], ["f"])], "ReduceMax"),
+                        ([flat, node("ReduceSum", ["v", "axes"], ["m"]), node("Sub", ["v", "m"], ["f"])], "ReduceSum")):
+        for batch, fits in ((1, False), (2, False), ("N", True)):
+            (folder / "mixed.onnx").write_bytes(
+                model([*nodes, *end], [port("x", [batch, 1, 8, 8])], [port("y", [batch, 3])], [w, axes]))
+            done = run_any("eval", folder / "mixed.onnx", "--data", folder / "data")
+            assert (done.returncode == 0) == fits, (name, batch, done.stderr)
+            assert fits or f"not covered: {name} (node" in done.stderr and f"the file has {batch})" in done.stderr, done.stderr
+    # rows go in front of the batch: one row of all of them is not one of an image
+    (folder / "rows.onnx").write_bytes(model(
+        [node("Transpose", ["x"], ["t"], perm=[1, 2, 0, 3]), node("Reshape", ["t", "row"], ["f"]), *end],
+        [port("x", [1, 1, 8, 8])], [port("y", [1, 3])], [w, tensor("row", [2], [1, -1], INT64)]))
+    done = run_any("eval", folder / "rows.onnx", "--data", folder / "data")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, (done.stdout, done.stderr)
+
+
 def test_fixed_batch_flat(folder):
     """Reshape to [1, -1], and a class token that is joined as it is in the file."""
     write_images(folder / "data")

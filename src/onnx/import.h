@@ -211,6 +211,9 @@ rg_status rg_import_open_concat(rg_import *m, const rg_flow *like, int32_t axis,
 /* A Gather of all elements in their order defines its output as a reshape. */
 rg_status rg_import_open_gather(rg_import *m, const rg_proto_node *node, const rg_array *indices,
                                 bool *done);
+/* Refuses a sum, softmax or the like along a dimension that holds the images of a batch, which the
+ * file fixes: with other batches it is another one. */
+rg_status rg_import_within_image(const rg_import *m, const rg_flow *x, int32_t axis);
 /* The shape of a Reshape in one probe, in place: 0 keeps a dimension, -1 is what is left. */
 rg_status rg_resolve_shape(const rg_tensor_desc *x, bool allow_zero, int64_t shape[], int32_t rank);
 

@@ -20,6 +20,15 @@ static int64_t file_length(const rg_import *m, const rg_tensor_desc shape[RG_PRO
     return length;
 }
 
+rg_status rg_import_within_image(const rg_import *m, const rg_flow *x, int32_t axis)
+{
+    const int32_t d = rg_flow_axis(x, axis);
+    RG_CHECK(m->file_batch == 0 || x->shape[0].dims[d] == x->shape[1].dims[d], RG_UNSUPPORTED,
+             "it goes over all images of a batch, of which the file has %lld",
+             (long long)m->file_batch);
+    return RG_OK;
+}
+
 /* The one dimension that is a multiple of the batch, or -1. */
 static int32_t batch_dimension(const rg_tensor_desc shape[RG_PROBES])
 {
@@ -60,7 +69,7 @@ static int64_t *outside(rg_import *m, int64_t length)
 
 /* Which dimension of the result the batch, with this many elements outside of it, becomes a part
  * of: one that begins where it does, but for the last, which holds features; else the one that it
- * lies in. */
+ * lies in; -1: it lies in none. */
 static int32_t find_dimension(const rg_import *m, int64_t before, const int64_t shape[],
                               int32_t rank)
 {
@@ -71,7 +80,7 @@ static int32_t find_dimension(const rg_import *m, int64_t before, const int64_t 
         const bool can = !last && divides(m, shape[d]);
         if (prefix == before && can)
             return d;
-        if (prefix <= before && can)
+        if (prefix <= before && can && prefix * shape[d] / m->file_batch >= before)
             within = d;
         prefix *= shape[d];
     }

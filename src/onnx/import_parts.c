@@ -225,6 +225,8 @@ rg_status rg_convert_softmax(rg_import *m, const rg_proto_node *node)
     RG_TRY(rg_attribute_int(node, "axis", &axis));
     RG_TRY(rg_import_any(m, node, 0, &x));
     RG_TRY(rg_axis("attribute 'axis'", axis, rg_flow_rank(&x), &along));
+    for (int32_t d = along; d < rg_flow_rank(&x) && (d == along || old); d++)
+        RG_TRY(rg_import_within_image(m, &x, d));
     for (int32_t d = 0; d < rg_flow_rank(&x); d++)
         longer += x.order[d] > along && x.shape[0].dims[d] > 1;
     desc.kind = node->type[0] == 'L' ? RG_SOFTMAX_LOG : RG_SOFTMAX_PLAIN;

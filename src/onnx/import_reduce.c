@@ -120,8 +120,10 @@ static rg_status reduce(rg_import *m, rg_flow *x, rg_reduce_kind kind, const boo
     desc.keep_dims = keep;
     rg_flow_order_without(x, reduced, order);
     for (int32_t d = 0; d < rg_flow_rank(x); d++) {
-        if (reduced[d])
+        if (reduced[d]) {
+            RG_TRY(rg_import_within_image(m, x, d));
             desc.dims[desc.dims_count++] = rg_flow_axis(x, d);
+        }
         RG_CHECK(x->shape[0].dims[d] > 0 || kind < RG_REDUCE_MIN, RG_UNSUPPORTED,
                  "the result of no elements is not covered");
     }
