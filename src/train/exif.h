@@ -13,6 +13,13 @@ int rg_exif_orientation(const void *bytes, size_t size);
 /* The size of an image of `size` pixels in the file when it is turned upright. */
 rg_extent rg_exif_upright_size(rg_extent size, int orientation);
 
+/* What an orientation does. */
+typedef struct rg_turn {
+    bool is_turned;              /* rows of the file are columns */
+    bool from_right, from_below; /* the last element of a row is the first; the last row is */
+} rg_turn;
+rg_turn rg_exif_turn(int orientation);
+
 /* Writes the pixels (h, w, c) of the file upright. */
 void rg_exif_orient(const unsigned char *from, rg_extent size, int64_t channels, int orientation,
                     unsigned char *to);

@@ -156,6 +156,14 @@ void rg_decoder_release(rg_decoder *decoder)
     rg_resizer_release(&decoder->resizer);
 }
 
+/* A thread does not keep the memory of a large image. */
+static void shrink(rg_buffer *buffer)
+{
+    enum { KEPT_BYTES = 1 << 22 };
+    if (buffer->capacity > KEPT_BYTES)
+        rg_buffer_release(buffer);
+}
+
 static rg_status check_size(const rg_image_form *form, rg_extent size)
 {
     RG_CHECK(
@@ -200,6 +208,7 @@ typedef struct opened_image {
     rg_extent size, seen; /* in the file; turned upright */
     int orientation;
     int64_t depth; /* bytes of a pixel while it is decoded, beside those of the result */
+    uint64_t kept; /* others */
     rg_png png;
     rg_jpeg jpeg;
     rg_webp webp;
@@ -218,12 +227,14 @@ static rg_status open_image(const void *bytes, size_t size, opened_image *image)
         RG_TRY(rg_jpeg_header(bytes, size, size, &image->jpeg, &more));
         image->size = (rg_extent){ image->jpeg.height, image->jpeg.width };
         image->orientation = image->jpeg.orientation;
-        image->depth = image->jpeg.is_progressive ? 6 : 0;
+        image->depth = 0;
+        image->kept = image->jpeg.kept_bytes;
     } else if (image->format == WEBP) {
         RG_TRY(rg_webp_header(bytes, size, size, &image->webp, &more));
         image->size = (rg_extent){ image->webp.height, image->webp.width };
     } else {
-        RG_TRY(rg_png_begin(&image->png, bytes, size));
+        RG_TRY(rg_png_header(bytes, size, size, &image->png));
+        image->kept = size; /* a copy of its chunks */
         image->size = (rg_extent){ image->png.height, image->png.width };
     }
     image->seen = rg_exif_upright_size(image->size, image->orientation);
@@ -250,42 +261,90 @@ static rg_status read_upright(rg_decoder *d, const void *bytes, size_t size,
     return RG_OK;
 }
 
+static bool is_resized(const opened_image *image, const rg_image_form *form)
+{
+    return image->seen.height != form->size.height || image->seen.width != form->size.width;
+}
+
+static rg_resize_source source_of(const opened_image *image, const rg_image_form *form)
+{
+    return (rg_resize_source){ image->size, image->orientation, form->channels };
+}
+
+/* Rows of a JPEG image on their way to the resizer. */
+typedef struct resized_rows {
+    rg_resizer *resizer;
+    int64_t width;
+    int from, to; /* channels */
+    unsigned char *converted;
+} resized_rows;
+
+static void take_row(void *context, int64_t i, const unsigned char *row)
+{
+    const resized_rows *r = context;
+    if (r->from != r->to) {
+        rg_pixels_convert(row, r->from, r->converted, r->to, r->width);
+        row = r->converted;
+    }
+    rg_resize_row(r->resizer, i, row);
+}
+
+/* Row by row: the image is never in memory whole, unless it has several scans. */
+static rg_status resize_jpeg(rg_decoder *d, const void *bytes, size_t size,
+                             const opened_image *image, const rg_image_form *form,
+                             unsigned char *to)
+{
+    const rg_resize_source source = source_of(image, form);
+    const int64_t width = image->size.width;
+    RG_TRY(rg_buffer_fit(&d->converted, (size_t)(width * form->channels)));
+    RG_TRY(rg_resize_begin(&d->resizer, &source, to, form->size));
+    resized_rows rows = { &d->resizer, width, image->jpeg.channels, form->channels,
+                          d->converted.data };
+    return rg_jpeg_rows(bytes, size, &image->jpeg, take_row, &rows);
+}
+
 /* Straight into `to` where no size changes, otherwise by d->pixels. */
 static rg_status read_resized(rg_decoder *d, const void *bytes, size_t size,
                               const opened_image *image, const rg_image_form *form,
                               unsigned char *to)
 {
     const rg_extent was = image->seen;
-    if (was.height == form->size.height && was.width == form->size.width)
+    if (!is_resized(image, form))
         return read_upright(d, bytes, size, image, form->channels, to);
+    if (image->format == JPEG)
+        return resize_jpeg(d, bytes, size, image, form, to);
     RG_TRY(rg_buffer_fit(&d->pixels, (size_t)(was.height * was.width * form->channels)));
     RG_TRY(read_upright(d, bytes, size, image, form->channels, d->pixels.data));
     return rg_resize_cover(&d->resizer, d->pixels.data, was, form->channels, to, form->size);
 }
 
-/* A thread does not keep the memory of a large image. */
-static void shrink(rg_buffer *buffer)
+/* Memory for an image while it is decoded. */
+static uint64_t needed_bytes(const opened_image *image, const rg_image_form *form)
 {
-    enum { KEPT_BYTES = 1 << 22 };
-    if (buffer->capacity > KEPT_BYTES)
-        rg_buffer_release(buffer);
-}
-
-static rg_status decode(rg_decoder *d, const void *bytes, size_t size, const opened_image *image,
-                        const rg_image_form *form, unsigned char *to)
-{
+    const rg_resize_source source = source_of(image, form);
     const int64_t copies = image->orientation == 1 ? 1 : 2;
     const int64_t pixels = image->size.height * image->size.width;
-    const uint64_t needed = (uint64_t)(pixels * (copies * form->channels + image->depth));
-    if (d->budget != NULL)
-        rg_decode_budget_take(d->budget, needed);
-    const rg_status status = read_resized(d, bytes, size, image, form, to);
+    if (image->format == JPEG && is_resized(image, form))
+        return image->kept + rg_resize_bytes(&source, form->size);
+    return image->kept + (uint64_t)(pixels * (copies * form->channels + image->depth));
+}
+
+static rg_status decode(rg_decoder *d, const void *bytes, size_t size, opened_image *image,
+                        const rg_image_form *form, unsigned char *to)
+{
+    const uint64_t needed = needed_bytes(image, form);
+    const bool is_png = image->format == PNG;
+    rg_decode_budget_take(d->budget, RG_DECODE_PIXELS, needed);
+    rg_status status = is_png ? rg_png_begin(&image->png, bytes, size) : RG_OK;
+    if (status == RG_OK)
+        status = read_resized(d, bytes, size, image, form, to);
+    if (is_png)
+        rg_png_end(&image->png);
     shrink(&d->pixels);
     shrink(&d->converted);
     shrink(&d->upright);
     shrink(&d->resizer.rows);
-    if (d->budget != NULL)
-        rg_decode_budget_give(d->budget, needed);
+    rg_decode_budget_give(d->budget, RG_DECODE_PIXELS, needed);
     return status;
 }
 
@@ -293,16 +352,10 @@ rg_status rg_image_decode(rg_decoder *d, const void *bytes, size_t size, const r
                           unsigned char *to)
 {
     opened_image image;
-    rg_status status = open_image(bytes, size, &image);
-    if (status == RG_OK) {
-        d->was = image.seen;
-        status = check_size(form, d->was);
-    }
-    if (status == RG_OK)
-        status = decode(d, bytes, size, &image, form, to);
-    if (image.format == PNG)
-        rg_png_end(&image.png);
-    return status;
+    RG_TRY(open_image(bytes, size, &image));
+    d->was = image.seen;
+    RG_TRY(check_size(form, d->was));
+    return decode(d, bytes, size, &image, form, to);
 }
 
 rg_status rg_decoder_read(rg_decoder *d, int file, uint64_t at, uint64_t size)
@@ -312,4 +365,9 @@ rg_status rg_decoder_read(rg_decoder *d, int file, uint64_t at, uint64_t size)
              RG_IMAGE_BYTES);
     RG_TRY(rg_buffer_fit(&d->bytes, (size_t)size));
     return rg_regular_read(file, at, d->bytes.data, (size_t)size);
+}
+
+void rg_decoder_shrink(rg_decoder *d)
+{
+    shrink(&d->bytes);
 }

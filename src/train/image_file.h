@@ -56,5 +56,7 @@ rg_status rg_image_decode(rg_decoder *decoder, const void *bytes, size_t size,
 
 /* Reads `size` bytes of an open file from `at` on into decoder->bytes. */
 rg_status rg_decoder_read(rg_decoder *decoder, int file, uint64_t at, uint64_t size);
+/* Gives the memory of a large file back. */
+void rg_decoder_shrink(rg_decoder *decoder);
 
 #endif

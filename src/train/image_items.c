@@ -94,12 +94,15 @@ rg_status rg_items_decode(const rg_items *items, size_t index, rg_decoder *decod
     uint64_t size;
     int file;
     rg_status status = open_item(items, item, &file, &size);
-    if (status == RG_OK) {
-        status = rg_decoder_read(decoder, file, item->at, size);
-        rg_regular_close(file);
-    }
+    if (status != RG_OK)
+        return blame(items, item, status);
+    rg_decode_budget_take(decoder->budget, RG_DECODE_FILES, size);
+    status = rg_decoder_read(decoder, file, item->at, size);
+    rg_regular_close(file);
     if (status == RG_OK)
         status = rg_image_decode(decoder, decoder->bytes.data, (size_t)size, &items->form, to);
+    rg_decoder_shrink(decoder);
+    rg_decode_budget_give(decoder->budget, RG_DECODE_FILES, size);
     return blame(items, item, status);
 }
 

@@ -123,6 +123,23 @@ static rg_status check_header(const decoder *d, uint64_t file_size)
     return RG_OK;
 }
 
+/* Of an image in several scans libjpeg keeps all coefficients, of 2 bytes, in blocks of 8 x 8. */
+static uint64_t kept_bytes(j_decompress_ptr info)
+{
+    uint64_t bytes = 0;
+    if (!jpeg_has_multiple_scans(info))
+        return 0;
+    for (int i = 0; i < info->num_components; i++) {
+        const jpeg_component_info *c = &info->comp_info[i];
+        const uint64_t across = (uint64_t)(info->max_h_samp_factor * DCTSIZE);
+        const uint64_t down = (uint64_t)(info->max_v_samp_factor * DCTSIZE);
+        const uint64_t columns = (info->image_width + across - 1) / across;
+        const uint64_t rows = (info->image_height + down - 1) / down;
+        bytes += columns * rows * (uint64_t)(c->h_samp_factor * c->v_samp_factor) * 2 * DCTSIZE2;
+    }
+    return bytes;
+}
+
 rg_status rg_jpeg_header(const void *bytes, size_t size, uint64_t file_size, rg_jpeg *jpeg,
                          bool *more)
 {
@@ -138,7 +155,7 @@ rg_status rg_jpeg_header(const void *bytes, size_t size, uint64_t file_size, rg_
                            .width = d.info.image_width,
                            .channels = d.info.num_components == 1 ? 1 : 3,
                            .orientation = rg_exif_orientation(bytes, size),
-                           .is_progressive = d.info.progressive_mode };
+                           .kept_bytes = kept_bytes(&d.info) };
     } else {
         *more = d.at_end && size < file_size;
         status = rg_fail(RG_MALFORMED, "cannot read the JPEG image: %s", d.text);
@@ -147,31 +164,32 @@ rg_status rg_jpeg_header(const void *bytes, size_t size, uint64_t file_size, rg_
     return status;
 }
 
-/* Rows of C, M, Y, K, which Adobe's programs store inverted. */
-static void write_rgb(const unsigned char *from, unsigned char *to, int64_t width, bool inverted)
+/* Rows of C, M, Y, K, which Adobe's programs store inverted, in place. */
+static void make_rgb(unsigned char *row, int64_t width, bool inverted)
 {
     const unsigned char flip = inverted ? 0 : 255;
     for (int64_t i = 0; i < width; i++) {
-        const unsigned key = from[4 * i + 3] ^ flip;
+        const unsigned key = row[4 * i + 3] ^ flip;
         for (int c = 0; c < 3; c++)
-            to[3 * i + c] = (unsigned char)(((from[4 * i + c] ^ flip) * key + 127) / 255);
+            row[3 * i + c] = (unsigned char)(((row[4 * i + c] ^ flip) * key + 127) / 255);
     }
 }
 
-static void read_rows(decoder *d, unsigned char *to, unsigned char *row)
+static void read_rows(decoder *d, unsigned char *row, rg_jpeg_take *take, void *context)
 {
     const int64_t width = d->info.output_width;
-    const int components = d->info.output_components;
     while (d->info.output_scanline < d->info.output_height) {
-        JSAMPROW rows[1] = { components == 4 ? row : to };
+        const int64_t i = d->info.output_scanline;
+        JSAMPROW rows[1] = { row };
         (void)jpeg_read_scanlines(&d->info, rows, 1);
-        if (components == 4)
-            write_rgb(row, to, width, d->info.saw_Adobe_marker);
-        to += (size_t)width * (components == 1 ? 1 : 3);
+        if (d->info.output_components == 4)
+            make_rgb(row, width, d->info.saw_Adobe_marker);
+        take(context, i, row);
     }
 }
 
-rg_status rg_jpeg_pixels(const void *bytes, size_t size, const rg_jpeg *jpeg, unsigned char *to)
+rg_status rg_jpeg_rows(const void *bytes, size_t size, const rg_jpeg *jpeg, rg_jpeg_take *take,
+                       void *context)
 {
     decoder d = { .at_end = false };
     struct jpeg_source_mgr source;
@@ -188,7 +206,7 @@ rg_status rg_jpeg_pixels(const void *bytes, size_t size, const rg_jpeg *jpeg, un
                                                    : JCS_RGB;
         (void)jpeg_start_decompress(&d.info);
         if (d.info.output_width == jpeg->width && d.info.output_height == jpeg->height)
-            read_rows(&d, to, row);
+            read_rows(&d, row, take, context);
         (void)jpeg_finish_decompress(&d.info);
     } else {
         d.damaged = true;
@@ -198,6 +216,23 @@ rg_status rg_jpeg_pixels(const void *bytes, size_t size, const rg_jpeg *jpeg, un
     jpeg_destroy_decompress(&d.info);
     rg_release(&rg_default_allocator, row, row_bytes);
     return status;
+}
+
+typedef struct copied_rows {
+    unsigned char *to;
+    size_t bytes; /* of a row */
+} copied_rows;
+
+static void copy_row(void *context, int64_t i, const unsigned char *row)
+{
+    const copied_rows *c = context;
+    memcpy(c->to + (size_t)i * c->bytes, row, c->bytes);
+}
+
+rg_status rg_jpeg_pixels(const void *bytes, size_t size, const rg_jpeg *jpeg, unsigned char *to)
+{
+    copied_rows rows = { to, (size_t)(jpeg->width * jpeg->channels) };
+    return rg_jpeg_rows(bytes, size, jpeg, copy_row, &rows);
 }
 
 #else
@@ -225,6 +260,17 @@ rg_status rg_jpeg_pixels(const void *bytes, size_t size, const rg_jpeg *jpeg, un
     (void)size;
     (void)jpeg;
     (void)to;
+    return no_library();
+}
+
+rg_status rg_jpeg_rows(const void *bytes, size_t size, const rg_jpeg *jpeg, rg_jpeg_take *take,
+                       void *context)
+{
+    (void)bytes;
+    (void)size;
+    (void)jpeg;
+    (void)take;
+    (void)context;
     return no_library();
 }
 #endif
