@@ -72,6 +72,13 @@ class Large(Case):
         self.write("b/1.jpg", flat_jpeg(4000, 6000, 6), 6)
         self.assertLess(self.peak("--workers", "4"), 140)
 
+    def test_scans(self):
+        """Images in several scans are kept whole, in 2 bytes a sample, and wait for each other; no thread keeps freed memory."""
+        self.needs("jpeg")
+        self.write("a/1.jpg", flat_jpeg(2400, 3200, 1, 3), 4)
+        self.write("b/1.jpg", flat_jpeg(2400, 3200, 8, 3), 4)
+        self.assertLess(self.peak("--workers", "8"), 300)
+
     def test_files(self):
         """The bytes of large files count, too."""
         self.write("a/1.png", large_png(2600, 2600), 8)
