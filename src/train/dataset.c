@@ -306,6 +306,7 @@ static rg_status begin_part(const rg_dataset *set, int64_t count, rg_dataset **p
     made->image_bytes = set->image_bytes;
     made->resized = set->resized;
     made->decoded = set->decoded;
+    made->threads = set->threads;
     made->has_columns = set->has_columns;
     made->range = set->range;
     made->whole = rg_dataset_keep(rg_dataset_whole(set));

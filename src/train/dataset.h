@@ -32,6 +32,7 @@ struct rg_dataset {
     bool has_columns;     /* a table or series of floats, see rg_dataset_measure_columns() */
     rg_pixel_range range; /* of floats */
     bool decoded;         /* images come from image files, in memory or not */
+    int32_t threads;      /* that decode; 0: one for each processor */
     size_t pixel_bytes, image_bytes;
     int32_t *labels; /* (count), or (count, targets) for masks in memory; else NULL */
     float *values;   /* (count, targets) of labels and values; else NULL */

@@ -3,54 +3,123 @@
 /* Mean and deviation of data sets: of every channel, or of every column of tables and series. */
 #include "train/image_items.h"
 #include "core/dtype.h"
+#include "core/thread.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static const rg_allocator *const memory = &rg_default_allocator;
 
 /* ---- channels ---- */
 
-/* Counts the values of some images: all, or of image files so many that are evenly
- * distributed, whether they are in memory or not. */
-static rg_status count_bytes(const rg_dataset *set, uint64_t counts[][256], int64_t *images)
+/* How often each value stands in each channel. */
+typedef uint64_t byte_counts[RG_DATASET_CHANNELS][256];
+
+/* Images whose values are counted by several threads: all, or of image files so many that are
+ * evenly distributed, whether they are in memory or not. */
+typedef struct sample {
+    const rg_dataset *set;
+    int64_t images;
+    _Atomic int64_t next;
+    _Atomic bool is_over; /* after a failure */
+    rg_decode_budget budget;
+    pthread_mutex_t lock; /* of what follows */
+    byte_counts counts;
+    int64_t bad; /* the first image that cannot be read; -1: none */
+    rg_status status;
+    char text[512];
+} sample;
+
+static rg_status count_image(const sample *s, int64_t i, rg_decoder *decoder, void *block,
+                             byte_counts counts)
 {
-    enum { SAMPLE = 512 };
-    const int64_t channels = set->info.channels, count = set->info.count;
-    const bool all = !set->decoded || count <= SAMPLE;
-    rg_decoder decoder = { 0 };
-    void *block;
-    *images = all ? count : SAMPLE;
-    RG_TRY(rg_allocate(memory, set->image_bytes, &block));
-    rg_status status = RG_OK;
-    for (int64_t i = 0; i < *images && status == RG_OK; i++) {
-        const void *pixels;
-        status = rg_dataset_fetch(set, all ? i : i * count / SAMPLE, &decoder, block, &pixels);
-        const unsigned char *image = pixels;
-        for (size_t k = 0; status == RG_OK && k < set->image_bytes; k += (size_t)channels) {
-            for (int64_t c = 0; c < channels; c++)
-                counts[c][image[k + (size_t)c]]++;
-        }
+    const int64_t channels = s->set->info.channels, count = s->set->info.count;
+    const int64_t index = s->images == count ? i : i * count / s->images;
+    const void *pixels;
+    RG_TRY(rg_dataset_fetch(s->set, index, decoder, block, &pixels));
+    const unsigned char *image = pixels;
+    for (size_t k = 0; k < s->set->image_bytes; k += (size_t)channels) {
+        for (int64_t c = 0; c < channels; c++)
+            counts[c][image[k + (size_t)c]]++;
+    }
+    return RG_OK;
+}
+
+/* Images are taken in their order, so that the first bad one is found by any number of threads. */
+static void keep_failure(sample *s, int64_t i, rg_status status)
+{
+    pthread_mutex_lock(&s->lock);
+    if (s->bad < 0 || i < s->bad) {
+        s->bad = i;
+        s->status = status;
+        snprintf(s->text, sizeof s->text, "%s", rg_error_text());
+    }
+    pthread_mutex_unlock(&s->lock);
+    s->is_over = true;
+}
+
+static void *count_images(void *context)
+{
+    sample *s = context;
+    rg_decoder decoder = { .budget = &s->budget };
+    void *block = NULL, *made = NULL;
+    rg_status status = rg_allocate_zero(memory, sizeof(byte_counts), &made);
+    byte_counts *counts = made;
+    if (status == RG_OK)
+        status = rg_allocate(memory, s->set->image_bytes, &block);
+    for (int64_t i; !s->is_over && (i = atomic_fetch_add(&s->next, 1)) < s->images;) {
+        if (status == RG_OK)
+            status = count_image(s, i, &decoder, block, *counts);
+        if (status != RG_OK)
+            keep_failure(s, i, status);
     }
     rg_decoder_release(&decoder);
-    rg_release(memory, block, set->image_bytes);
-    return status;
+    rg_release(memory, block, s->set->image_bytes);
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; counts != NULL && i < RG_DATASET_CHANNELS * 256; i++)
+        s->counts[i / 256][i % 256] += (*counts)[i / 256][i % 256];
+    pthread_mutex_unlock(&s->lock);
+    rg_release(memory, counts, sizeof *counts);
+    return NULL;
+}
+
+static void count_by_threads(sample *s)
+{
+    enum { MOST = 64 };
+    pthread_t threads[MOST];
+    const bool in_memory = rg_dataset_whole(s->set)->pixels != NULL;
+    const int32_t wanted = in_memory ? 1 : rg_decoder_threads(s->set->threads);
+    int32_t started = 0;
+    pthread_mutex_init(&s->lock, NULL);
+    rg_decode_budget_begin(&s->budget);
+    while (started < wanted - 1 && started + 1 < s->images &&
+           rg_thread_start(&threads[started], count_images, s))
+        started++;
+    (void)count_images(s);
+    for (int32_t i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    rg_decode_budget_end(&s->budget);
+    pthread_mutex_destroy(&s->lock);
 }
 
 /* Whole numbers: exact, whatever the order. */
 static rg_status measure_bytes(const rg_dataset *set, double mean[], double deviation[])
 {
-    uint64_t counts[RG_DATASET_CHANNELS][256] = { { 0 } };
+    enum { SAMPLE = 512 };
     const int64_t channels = set->info.channels, pixels = (int64_t)set->image_bytes / channels;
-    int64_t images;
-    RG_TRY(count_bytes(set, counts, &images));
-    const double n = (double)images * (double)pixels;
+    const bool all = !set->decoded || set->info.count <= SAMPLE;
+    sample s = { .set = set, .images = all ? set->info.count : SAMPLE, .bad = -1 };
+    count_by_threads(&s);
+    if (s.bad >= 0)
+        return rg_fail(s.status, "%s", s.text);
+    const double n = (double)s.images * (double)pixels;
     for (int64_t c = 0; c < channels; c++) {
         double sum = 0, squares = 0;
         for (int v = 0; v < 256; v++)
-            sum += (double)counts[c][v] * v;
+            sum += (double)s.counts[c][v] * v;
         mean[c] = sum / n;
         for (int v = 0; v < 256; v++)
-            squares += (double)counts[c][v] * (v - mean[c]) * (v - mean[c]);
+            squares += (double)s.counts[c][v] * (v - mean[c]) * (v - mean[c]);
         mean[c] /= 255;
         deviation[c] = sqrt(squares / n) / 255;
     }

@@ -96,6 +96,7 @@ static rg_status fill(rg_items *items, const rg_dataset_options *options, rg_dat
     set->info.dtype = RG_U8;
     set->resized = items->form.resize;
     set->decoded = true;
+    set->threads = options->threads;
     RG_TRY(rg_dataset_keep_files(set, items));
     RG_TRY(count_bytes(items, set, &bytes));
     rg_image_pass p = { .items = items,
