@@ -106,7 +106,7 @@ static void test_png_classes(void)
     EXPECT(unlink(scratch("b/0.png")) == 0);
     make_folder("c\xff\x1b");
     EXPECT_FAILS(open_it("", RG_DATASET_TRAIN), RG_MALFORMED,
-                 "c??: the class name is not valid UTF-8");
+                 "c??: the class name has a control character, or is not valid UTF-8");
     clear_files();
 }
 

@@ -9,7 +9,7 @@ import struct
 import zlib
 
 import train_case
-from train_case import Case, png_chunk, read, run, start
+from train_case import Case, png_chunk, read, run, start, write_png
 
 
 def segment(marker, data):
@@ -88,6 +88,33 @@ class Large(Case):
     def needs(self, library):
         if library not in run("info")[0].lower():
             self.skipTest("the program has no lib" + library)
+
+
+class Folders(Case):
+    def photos(self, folder, pixel):
+        os.makedirs(folder)
+        for i in range(12):
+            write_png(os.path.join(folder, "%d.png" % i), 4, 4, bytes((pixel + i,) * 16))
+
+    def learn(self, status=0):
+        return run("train", "--data", self.path("set"), "--model", "mlp", "--epochs", "1", "--out", self.path("out"),
+                   status=status)  # fmt: skip
+
+    def test_links(self):
+        """Links to folders below a class are not followed, which is said."""
+        self.photos(self.path("set", "a"), 0)
+        self.photos(self.path("set", "b"), 100)
+        self.photos(self.path("more"), 50)
+        for i in range(2):
+            os.symlink(self.path("more"), self.path("set", "b", "more%d" % i))
+        output, errors = self.learn()
+        self.assertIn("20 images for training", output)
+        self.assertIn("2 links to folders are below a class, not followed: images there are not used", errors)
+
+    def test_class_names(self):
+        self.photos(self.path("set", "a"), 0)
+        self.photos(self.path("set", "b\nc"), 100)
+        self.assertIn("b?c: the class name has a control character", self.learn(1)[1])
 
 
 if __name__ == "__main__":

@@ -62,9 +62,9 @@ rg_status rg_entry_is_folder(const char *path, bool *wanted, int64_t *skipped)
 
 rg_status rg_entry_is_own_folder(const char *path, bool *wanted, int64_t *skipped)
 {
-    (void)skipped;
     struct stat info;
     *wanted = lstat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    *skipped += !*wanted && rg_folder_exists(path);
     return RG_OK;
 }
 

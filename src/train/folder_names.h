@@ -17,7 +17,8 @@ void rg_name_list_release(rg_name_list *list);
  * not wanted are counted in *skipped. */
 typedef rg_status rg_entry_check(const char *path, bool *wanted, int64_t *skipped);
 rg_status rg_entry_is_folder(const char *path, bool *wanted, int64_t *skipped);
-rg_status rg_entry_is_own_folder(const char *path, bool *wanted, int64_t *skipped); /* no link */
+/* Links to folders are not wanted, but counted. */
+rg_status rg_entry_is_own_folder(const char *path, bool *wanted, int64_t *skipped);
 /* By its name; whether it can be read is found when it is. */
 rg_status rg_entry_is_image(const char *path, bool *wanted, int64_t *skipped);
 

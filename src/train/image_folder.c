@@ -14,7 +14,9 @@ static rg_status list_classes(const char *folder, rg_name_list *classes)
         if (!rg_path_is_text(classes->names[i])) {
             char path[RG_DATASET_PATH];
             RG_TRY(rg_path_join(path, folder, classes->names[i]));
-            return rg_path_blame(path, rg_fail(RG_MALFORMED, "the class name is not valid UTF-8"));
+            return rg_path_blame(
+                path, rg_fail(RG_MALFORMED,
+                              "the class name has a control character, or is not valid UTF-8"));
         }
     }
     if (classes->count > RG_DATASET_CLASSES)
@@ -33,6 +35,7 @@ typedef struct image_folder {
     rg_items *items;
     int64_t skipped; /* files that are no images */
     int64_t loose;   /* images beside the folders of the classes */
+    int64_t linked;  /* links to folders, below those of the classes */
 } image_folder;
 
 static void release_folder(image_folder *f)
@@ -154,13 +157,12 @@ static rg_status add_tree(image_folder *f, const char *below, int32_t label, int
 {
     enum { DEEPEST = 16 };
     rg_name_list folders = { 0 };
-    int64_t skipped = 0;
     char *path = NULL; /* not on the stack of each level */
     RG_TRY(add_images(f, below, label));
     RG_TRY(rg_allocate_array(RG_DATASET_PATH, 1, &path));
     rg_status status = rg_path_join(path, f->path, below);
     if (status == RG_OK)
-        status = rg_folder_list(path, rg_entry_is_own_folder, &folders, &skipped);
+        status = rg_folder_list(path, rg_entry_is_own_folder, &folders, &f->linked);
     if (status == RG_OK && folders.count > 0 && depth == DEEPEST)
         status = rg_path_blame(
             path,
@@ -209,6 +211,10 @@ static void warn(const image_folder *f, const rg_dataset_options *options)
                        "%s: %lld %s beside the folders of the classes, not in one of them, and not "
                        "used",
                        f->path, (long long)f->loose, f->loose == 1 ? "image is" : "images are");
+    if (f->linked > 0)
+        rg_dataset_say(
+            options, "%s: %lld %s below a class, not followed: images there are not used", f->path,
+            (long long)f->linked, f->linked == 1 ? "link to a folder is" : "links to folders are");
 }
 
 /* Every class folder that is here must be one of the classes. */
