@@ -88,6 +88,33 @@ class Shards(Case):
             self.assertIn("is a sparse file, whose data is in pieces; pack it without --sparse", errors)
             self.assertEqual(errors.count("\n"), 1, errors)
 
+    def test_links_with_sizes(self):
+        """Some programs write the size of its file into the header of a link, without data."""
+        self.pack()
+        tar = tarfile.TarInfo("zz.png")
+        tar.type, tar.linkname = tarfile.LNKTYPE, "000.png"
+        head = bytearray(tar.tobuf(tarfile.USTAR_FORMAT))
+        head[124:136] = b"%011o\0" % 700
+        head[148:156] = b" " * 8
+        head[148:156] = b"%06o\0 " % sum(head)
+        packed = read(self.path("set", "train.tar"))
+        with open(self.path("set", "train.tar"), "wb") as file:
+            file.write(bytes(head) + packed)
+        self.assertIn("32 images for training, 4 for validation, 4 for testing", self.learn()[0])
+
+    def test_lost(self):
+        """Of two images of a sample, and of two archives in a file, one is used, which is said."""
+        self.pack(order=[(i, end) for i in range(40) for end in (0, 0, 1)])
+        self.assertIn("40 samples have more than one image; the last one is used", self.learn()[1])
+        self.pack()
+        packed = read(self.path("set", "train.tar"))
+        self.assertEqual(self.learn()[1], "")
+        with open(self.path("set", "train.tar"), "ab") as file:
+            file.write(packed)
+        output, errors = self.learn()
+        self.assertIn("32 images for training", output)
+        self.assertIn("another archive follows in the same file (1 times) and is not read", errors)
+
     def test_parted(self):
         """All images, then all classes: what is missing is said."""
         self.pack(order=[(i, end) for end in (0, 1) for i in range(40)])

@@ -185,6 +185,20 @@ static void take_member(const unsigned char header[BLOCK], const override *o, ui
     member->is_link = header[TYPE] == '1' || header[TYPE] == '2';
 }
 
+/* Whether something else than padding follows the end, as in files that were joined. */
+static rg_status look_behind(rg_tar *tar)
+{
+    enum { MOST = 1 << 21 }; /* twice the longest padding of GNU tar */
+    unsigned char block[BLOCK];
+    const uint64_t first = tar->next, left = tar->size - first;
+    const uint64_t end = first + (left < MOST ? left : MOST);
+    for (uint64_t at = first; !tar->has_more && end - at >= BLOCK; at += BLOCK) {
+        RG_TRY(rg_regular_read(tar->file, at, block, BLOCK));
+        tar->has_more = !is_zero(block) && has_sum(block);
+    }
+    return RG_OK;
+}
+
 rg_status rg_tar_next(rg_tar *tar, rg_tar_member *member, bool *found)
 {
     override o = { .name = "" };
@@ -193,13 +207,15 @@ rg_status rg_tar_next(rg_tar *tar, rg_tar_member *member, bool *found)
         unsigned char header[BLOCK];
         uint64_t size = 0;
         RG_TRY(read_header(tar, header, &size));
-        if (is_zero(header))
-            return RG_OK; /* blocks of 0 end the archive */
+        if (is_zero(header)) /* blocks of 0 end the archive */
+            return look_behind(tar);
         const char type = (char)header[TYPE];
         const bool extra = type == 'x' || type == 'L';
         const uint64_t at = tar->next + BLOCK;
         if (!extra && o.has_size)
             size = o.size;
+        if (type >= '1' && type <= '6')
+            size = 0; /* links, devices, folders and pipes have no data, whatever they declare */
         const uint64_t padded =
             size < UINT64_MAX - BLOCK ? (size + BLOCK - 1) / BLOCK * BLOCK : size;
         RG_CHECK(padded <= tar->size - at, RG_MALFORMED,

@@ -12,6 +12,7 @@ enum { RG_TAR_NAME = 1024 }; /* bytes of a name, with the 0 at its end */
 typedef struct rg_tar {
     int file; /* the caller's */
     uint64_t size, next;
+    bool has_more; /* found at the end: another archive, which is not read, follows */
 } rg_tar;
 
 typedef struct rg_tar_member {

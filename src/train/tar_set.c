@@ -25,6 +25,9 @@ typedef struct shard_reader {
     int32_t largest; /* label so far */
     int64_t skipped; /* samples without an image or without a class */
     int64_t links;   /* named like an image or a class */
+    int64_t twice;   /* samples with more than one image, of which the last counts */
+    int64_t joined;  /* shards that are followed by another archive */
+    bool has_two;    /* this sample */
 } shard_reader;
 
 static rg_status end_sample(shard_reader *r)
@@ -38,8 +41,10 @@ static rg_status end_sample(shard_reader *r)
     if (whole && r->label > r->largest)
         r->largest = (int32_t)r->label;
     r->skipped += !whole && r->key[0] != 0;
+    r->twice += whole && r->has_two;
     r->image = (rg_item){ 0 };
     r->label = -1;
+    r->has_two = false;
     return status;
 }
 
@@ -84,6 +89,8 @@ static rg_status take_member(shard_reader *r, const rg_tar *tar, rg_tar_member *
     if (is_class)
         return read_label(tar, m, &r->label);
     if (is_image && m->size > 0)
+        r->has_two = r->image.size > 0;
+    if (is_image && m->size > 0)
         r->image = (rg_item){ .at = m->at, .size = m->size };
     if (r->items != NULL)
         r->image.file = (int32_t)r->items->file_count - 1;
@@ -105,6 +112,7 @@ static rg_status read_members(shard_reader *r, int file, uint64_t size)
     rg_release(&rg_default_allocator, member, sizeof *member);
     RG_TRY(status);
     RG_TRY(end_sample(r));
+    r->joined += tar.has_more;
     r->key[0] = 0;
     return RG_OK;
 }
@@ -269,6 +277,14 @@ static void say_unused(const char *path, const rg_dataset_options *options, cons
                        "%s: %lld images or classes are links to other members, which are "
                        "not followed",
                        path, (long long)r->links);
+    if (r->twice > 0)
+        rg_dataset_say(options, "%s: %lld samples have more than one image; the last one is used",
+                       path, (long long)r->twice);
+    if (r->joined > 0)
+        rg_dataset_say(options,
+                       "%s: another archive follows in the same file (%lld times) and is not read; "
+                       "keep archives as files of their own",
+                       path, (long long)r->joined);
 }
 
 static rg_status read_all(const char *path, rg_dataset_part part, const rg_dataset_options *options,
