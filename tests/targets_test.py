@@ -115,7 +115,8 @@ class Targets(Case):
         words = ("train", "--data", self.path("set"), "--out", self.path("out"), "--loss")
         self.refuses(*words, "softmax_cross_entropy", says="needs one class", status=2)
         self.refuses(*words, "square", says="loss must be", status=2)
-        self.refuses("train", "--data", "glyphs", "--out", self.path("out"), "--loss", "huber", says="the data has classes")
+        self.refuses("train", "--data", "glyphs", "--out", self.path("out"), "--loss", "huber", status=2,
+                     says="--loss must be softmax_cross_entropy where the data has classes")  # fmt: skip
 
     def test_values_of_losses(self):
         """Losses of probabilities have no meaning for other values."""

@@ -22,7 +22,7 @@ static rg_status choose_loss(rg_trainer *t, const rg_dataset_info *info)
     RG_CHECK(!t->desc.has_loss || softmax == !dense, RG_INVALID_ARGUMENT,
              dense ? "loss softmax_cross_entropy needs one class for each image, but the data has "
                      "numbers"
-                   : "the data has classes, for which the loss is softmax_cross_entropy");
+                   : "loss must be softmax_cross_entropy where the data has classes");
     n->target = info->target;
     n->outputs = info->target == RG_TARGET_CLASS ? 0 : info->targets;
     n->has_loss = dense && t->desc.has_loss;
