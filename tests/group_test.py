@@ -82,7 +82,8 @@ def ranks_of(out):
             continue  # it has just ended
         if words[0] == PROGRAM and out in words:
             ranks = [text.split("=")[1] for text in variables if re.match("(OMPI_COMM_WORLD|PMI)_RANK=", text)]
-            found[int(ranks[0])] = int(name)
+            if ranks:  # it has not just ended
+                found[int(ranks[0])] = int(name)
     return found
 
 
