@@ -20,12 +20,7 @@ static const int64_t probes[RG_PROBES] = { 2, 3 };
 static const rg_onnx_entry *entry_of(const rg_export *e, const char *name, rg_onnx_role role)
 {
     const rg_onnx_network *network = e->source.network;
-    for (size_t i = 0; network != NULL && i < network->entry_count; i++) {
-        const rg_onnx_entry *entry = &network->entries[i];
-        if (entry->info.role == role && strcmp(entry->info.name, name) == 0)
-            return entry;
-    }
-    return NULL;
+    return network != NULL ? rg_onnx_network_entry(network, role, name) : NULL;
 }
 
 static const rg_onnx_write_name *find_name(const rg_export *e, const char *name)
@@ -302,19 +297,41 @@ static rg_status add_node(rg_export *e, const rg_node *node)
 static bool can_be_renamed(const rg_export *e, const rg_value *value, const char *name)
 {
     const char *now = rg_names_find(&e->renamed, name);
-    if (value->kind != RG_VALUE_OUTPUT)
-        return false;
-    for (size_t i = 0; i < e->graph->results_count; i++) {
-        if (now != NULL && strcmp(now, file_name(e, e->graph->results[i].name)) == 0)
-            return false;
-    }
-    for (const rg_emitted *node = e->first; node != NULL; node = node->next) {
+    return value->kind == RG_VALUE_OUTPUT &&
+           (now == NULL || rg_names_find(&e->results, now) == NULL) &&
+           rg_names_find(&e->made, name) != NULL;
+}
+
+/* Adds the outputs of nodes that were gathered since the last call. */
+static rg_status note_made(rg_export *e)
+{
+    for (rg_emitted *node = e->noted != NULL ? e->noted->next : e->first; node != NULL;
+         node = node->next) {
         for (int32_t j = 0; j < node->output_count; j++) {
-            if (strcmp(node->outputs[j], name) == 0)
-                return true;
+            if (rg_names_find(&e->made, node->outputs[j]) == NULL)
+                RG_TRY(rg_names_add(&e->made, node->outputs[j], node));
+        }
+        e->noted = node;
+    }
+    return RG_OK;
+}
+
+static rg_status note_results(rg_export *e)
+{
+    const rg_graph *graph = e->graph;
+    for (size_t i = 0; i < graph->results_count; i++) {
+        const char *name = file_name(e, graph->results[i].name);
+        if (rg_names_find(&e->results, name) == NULL)
+            RG_TRY(rg_names_add(&e->results, name, &graph->results[i]));
+    }
+    for (size_t i = graph->values_count; i-- > 0;) {
+        const rg_value *gradient = graph->values[i]->gradient;
+        if (gradient != NULL) {
+            e->values[i].next_of_gradient = e->values[gradient->id].of_gradient;
+            e->values[gradient->id].of_gradient = graph->values[i];
         }
     }
-    return false;
+    return RG_OK;
 }
 
 /* The order of dimensions of a result in the file: that of the imported file, for a gradient that
@@ -327,10 +344,10 @@ static void find_order(const rg_export *e, const rg_result *result, int32_t rank
         memcpy(order, entry->info.order, sizeof entry->info.order);
     else if (rank == 4 && !has_channels_last(e, result->name))
         rg_channels_last_order(rank, order);
-    for (size_t i = 0; i < e->graph->values_count; i++) {
-        const rg_value *value = e->graph->values[i];
-        if (value->name != NULL && value->gradient == result->value && e->values[i].has_form)
-            memcpy(order, e->values[i].form.order, sizeof e->values[i].form.order);
+    for (const rg_value *of = e->values[result->value->id].of_gradient; of != NULL;
+         of = e->values[of->id].next_of_gradient) {
+        if (of->name != NULL && e->values[of->id].has_form)
+            memcpy(order, e->values[of->id].form.order, sizeof e->values[of->id].form.order);
     }
 }
 
@@ -353,11 +370,12 @@ static rg_status flat_result(rg_export *e, const rg_value *value, rg_form *form)
 /* The gradient of a parameter has the dimensions that the file has for the parameter. */
 static rg_status fit_parameter(rg_export *e, const rg_value *gradient, rg_form *form)
 {
-    for (size_t i = 0; i < e->graph->values_count; i++) {
-        const rg_exported *made = &e->values[i];
+    for (const rg_value *of = e->values[gradient->id].of_gradient; of != NULL;
+         of = e->values[of->id].next_of_gradient) {
+        const rg_exported *made = &e->values[of->id];
         const rg_tensor_desc *desc = &made->changed_desc;
         const char *numbers;
-        if (e->graph->values[i]->gradient != gradient || made->changed == NULL)
+        if (made->changed == NULL)
             continue;
         RG_TRY(rg_export_ints(e, desc->dims, desc->rank, ".shape", &numbers));
         RG_TRY(rg_form_binary(e, "Reshape", form, numbers));
@@ -382,6 +400,7 @@ static rg_status add_output(rg_export *e, const rg_result *result)
     const bool same = rg_order_same(order, form.order, rank);
     RG_TRY(rg_form_reorder(e, &form, order));
     RG_TRY(fit_parameter(e, result->value, &form));
+    RG_TRY(note_made(e));
     if (same && !can_be_renamed(e, result->value, form.name))
         RG_TRY(rg_form_unary(e, "Identity", &form));
     rg_names_remove(&e->renamed, form.name);
@@ -436,6 +455,7 @@ static rg_status export_all(rg_export *e, rg_writer *writer)
             RG_TRY(add_node(e, graph->nodes[n]));
     }
     RG_CHECK(e->uncovered == NULL, RG_UNSUPPORTED, "not covered: %s", e->uncovered);
+    RG_TRY(note_results(e));
     for (size_t i = 0; i < graph->results_count; i++) {
         if (is_written(e, &graph->results[i]))
             RG_TRY(add_output(e, &graph->results[i]));
@@ -458,6 +478,8 @@ rg_status rg_graph_export(const rg_graph *graph, rg_export_source source,
     rg_writer_release(&e.outputs);
     rg_names_clear(&e.names);
     rg_names_clear(&e.renamed);
+    rg_names_clear(&e.results);
+    rg_names_clear(&e.made);
     rg_arena_release(&e.arena);
     rg_release(allocator, e.uncovered, e.uncovered_capacity);
     return status;

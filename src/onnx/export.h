@@ -34,6 +34,8 @@ typedef struct rg_exported {
     /* A parameter that the file has with other elements or dimensions: its name there. */
     const char *changed;
     rg_tensor_desc changed_desc; /* in the order of the file */
+    /* The first value whose gradient this is, and the next one with the same gradient. */
+    const rg_value *of_gradient, *next_of_gradient;
 } rg_exported;
 
 /* Where the elements of parameters come from: a plan, or the file of an imported network. */
@@ -63,7 +65,9 @@ typedef struct rg_export {
     bool *live;          /* nodes, by id */
     rg_names names;      /* of the file, all of them */
     rg_names renamed;    /* by what they were called first */
-    rg_emitted *first, *last;
+    rg_names results;    /* their names in the file */
+    rg_names made;       /* outputs of nodes up to `noted`, as they were called first */
+    rg_emitted *first, *last, *noted;
     rg_writer attributes, tensors, inputs, outputs;
     const rg_node *node; /* being written */
     char *uncovered;

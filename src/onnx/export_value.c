@@ -190,17 +190,6 @@ rg_status rg_form_reshape(rg_export *e, rg_form *form, const rg_tensor_desc shap
 
 /* ---- parameters ---- */
 
-static const rg_onnx_entry *entry_of(const rg_export *e, const char *name)
-{
-    const rg_onnx_network *network = e->source.network;
-    for (size_t i = 0; network != NULL && i < network->entry_count; i++) {
-        const rg_onnx_entry *entry = &network->entries[i];
-        if (entry->info.role == RG_ONNX_PARAMETER && strcmp(entry->info.name, name) == 0)
-            return entry;
-    }
-    return NULL;
-}
-
 /* From one order of dimensions to another. */
 static void move_elements(const rg_tensor_desc *desc, size_t size, const int32_t from_order[],
                           const char *from, const int32_t to_order[], char *to)
@@ -233,7 +222,9 @@ static rg_status parameter_elements(rg_export *e, const rg_value *value, const i
 {
     if (e->source.plan != NULL)
         return rg_plan_elements(e->source.plan, value->name, order, dtype, data, bytes);
-    const rg_onnx_entry *entry = entry_of(e, value->name);
+    const rg_onnx_network *network = e->source.network;
+    const rg_onnx_entry *entry =
+        network != NULL ? rg_onnx_network_entry(network, RG_ONNX_PARAMETER, value->name) : NULL;
     RG_CHECK(entry != NULL, RG_INVALID_ARGUMENT, "there are no elements of the parameter '%.80s'",
              value->name);
     RG_TRY(rg_onnx_network_elements(e->source.network, entry, dtype, data, bytes));

@@ -225,7 +225,6 @@ static rg_status make_output(rg_import *m, rg_known *known, rg_flow *flow)
 
 static rg_status add_output(rg_import *m, const rg_proto_port *port)
 {
-    rg_onnx_network *network = m->network;
     rg_known *known = rg_names_find(&m->names, port->name);
     rg_flow flow = { 0 };
     RG_CHECK(known != NULL, RG_MALFORMED, "no node makes output '%.80s'", port->name);
@@ -241,20 +240,18 @@ static rg_status add_output(rg_import *m, const rg_proto_port *port)
         RG_TRY(m->for_images != NULL ? rg_import_image_output(m, &flow)
                                      : rg_graph_result(m->graph, flow.value, port->name));
     }
-    RG_TRY(rg_grow(allocator, (void **)&network->entries, &network->entry_capacity,
-                   network->entry_count, sizeof network->entries[0]));
-    rg_onnx_entry *entry = &network->entries[network->entry_count++];
-    *entry =
-        (rg_onnx_entry){ { port->name, RG_ONNX_OUTPUT, flow.value, false, known->shape[0], { 0 } },
-                         known->tensor,
-                         known->array[0] };
-    entry->info.desc.dtype = constant ? known->shape[0].dtype : flow.shape[0].dtype;
+    rg_onnx_entry entry = {
+        .info = { port->name, RG_ONNX_OUTPUT, flow.value, false, known->shape[0], { 0 } },
+        .tensor = known->tensor,
+        .array = known->array[0]
+    };
+    entry.info.desc.dtype = constant ? known->shape[0].dtype : flow.shape[0].dtype;
     for (int32_t d = 0; d < known->shape[0].rank; d++) {
-        entry->info.order[d] = constant ? d : flow.order[d];
+        entry.info.order[d] = constant ? d : flow.order[d];
         if (known->shape[0].dims[d] != known->shape[1].dims[d])
-            entry->info.desc.dims[d] = RG_ONNX_ANY_DIM;
+            entry.info.desc.dims[d] = RG_ONNX_ANY_DIM;
     }
-    return RG_OK;
+    return rg_onnx_network_add(m->network, &entry);
 }
 
 /* All nodes, or of a network for images those that its output needs. */

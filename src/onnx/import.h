@@ -79,6 +79,7 @@ typedef struct rg_onnx_entry {
     rg_onnx_tensor_info info;
     const rg_proto_tensor *tensor; /* where its elements come from, or */
     const rg_array *array;
+    size_t next; /* 1 + the index of another one with its name; 0: none */
 } rg_onnx_entry;
 
 struct rg_onnx_network {
@@ -88,7 +89,12 @@ struct rg_onnx_network {
     rg_arena arena;
     rg_onnx_entry *entries;
     size_t entry_capacity, entry_count;
+    rg_names entries_by_name; /* 1 + the index of one with this name */
 };
+rg_status rg_onnx_network_add(rg_onnx_network *network, const rg_onnx_entry *entry);
+/* NULL if there is none. */
+const rg_onnx_entry *rg_onnx_network_entry(const rg_onnx_network *network, rg_onnx_role role,
+                                           const char *name);
 
 /* The state of an import. */
 typedef struct rg_import {

@@ -97,22 +97,18 @@ static bool same_shapes(const rg_known *known)
 
 static rg_status add_entry(rg_import *m, const rg_known *known, rg_onnx_role role)
 {
-    rg_onnx_network *network = m->network;
-    RG_TRY(rg_grow(&rg_default_allocator, (void **)&network->entries, &network->entry_capacity,
-                   network->entry_count, sizeof network->entries[0]));
-    rg_onnx_entry *entry = &network->entries[network->entry_count++];
-    *entry = (rg_onnx_entry){
-        { known->name, role, known->flow.value, known->trained, known->shape[0], { 0 } },
-        known->tensor,
-        known->array[0]
+    rg_onnx_entry entry = {
+        .info = { known->name, role, known->flow.value, known->trained, known->shape[0], { 0 } },
+        .tensor = known->tensor,
+        .array = known->array[0]
     };
-    entry->info.desc.dtype = known->flow.shape[0].dtype;
-    for (int32_t d = 0; d < entry->info.desc.rank; d++) {
+    entry.info.desc.dtype = known->flow.shape[0].dtype;
+    for (int32_t d = 0; d < entry.info.desc.rank; d++) {
         if (known->shape[0].dims[d] != known->shape[1].dims[d])
-            entry->info.desc.dims[d] = RG_ONNX_ANY_DIM;
+            entry.info.desc.dims[d] = RG_ONNX_ANY_DIM;
     }
-    memcpy(entry->info.order, known->flow.order, sizeof entry->info.order);
-    return RG_OK;
+    memcpy(entry.info.order, known->flow.order, sizeof entry.info.order);
+    return rg_onnx_network_add(m->network, &entry);
 }
 
 /* The dtype that values of a type have in the network. */

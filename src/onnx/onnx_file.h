@@ -6,6 +6,7 @@
 #define RG_ONNX_FILE_H
 
 #include "files/whole_file.h"
+#include "graph/name_index.h"
 #include "onnx/protobuf.h"
 
 #include <retrograde/onnx.h>
@@ -120,7 +121,8 @@ struct rg_onnx {
     size_t initializer_count;
     rg_proto_port *inputs, *outputs; /* inputs that are no initializers */
     size_t input_count, output_count;
-    bool stripped; /* elements that are missing read as 0; see onnx_train.h */
+    rg_names names; /* of what nodes make, and of initializers; see rg_onnx_maker() */
+    bool stripped;  /* elements that are missing read as 0; see onnx_train.h */
 };
 
 /* Parses the messages; strings and lists go to the arena. */

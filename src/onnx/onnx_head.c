@@ -4,20 +4,35 @@
  * output is computed from. */
 #include "onnx/onnx_train.h"
 
-#include "graph/name_index.h"
-
 #include <stdio.h>
 #include <string.h>
 
-const rg_proto_node *rg_onnx_maker(const rg_onnx *model, const char *name)
+/* Stands for all initializers among the nodes that `names` of a model leads to. */
+static const rg_proto_node initializer;
+
+rg_status rg_onnx_name(rg_onnx *model, const char *name, rg_proto_node *maker)
+{
+    return name[0] != 0 && rg_names_find(&model->names, name) == NULL
+               ? rg_names_add(&model->names, name,
+                              maker != NULL ? maker : (void *)(uintptr_t)&initializer)
+               : RG_OK;
+}
+
+rg_status rg_onnx_index_names(rg_onnx *model)
 {
     for (size_t i = 0; i < model->node_count; i++) {
-        for (size_t k = 0; k < model->nodes[i].output_count; k++) {
-            if (strcmp(model->nodes[i].outputs[k], name) == 0)
-                return &model->nodes[i];
-        }
+        for (size_t k = 0; k < model->nodes[i].output_count; k++)
+            RG_TRY(rg_onnx_name(model, model->nodes[i].outputs[k], &model->nodes[i]));
     }
-    return NULL;
+    for (size_t i = 0; i < model->initializer_count; i++)
+        RG_TRY(rg_onnx_name(model, model->initializers[i].name, NULL));
+    return RG_OK;
+}
+
+const rg_proto_node *rg_onnx_maker(const rg_onnx *model, const char *name)
+{
+    const rg_proto_node *found = rg_names_find(&model->names, name);
+    return found != &initializer ? found : NULL;
 }
 
 rg_status rg_onnx_needed(const rg_onnx *model, rg_names *needed)
@@ -43,19 +58,11 @@ bool rg_onnx_is_needed(const rg_proto_node *node, const rg_names *needed)
     return any;
 }
 
-static bool has_name(const rg_onnx *model, const char *name)
-{
-    for (size_t i = 0; i < model->initializer_count; i++) {
-        if (strcmp(model->initializers[i].name, name) == 0)
-            return true;
-    }
-    return rg_onnx_maker(model, name) != NULL;
-}
-
 void rg_onnx_own_name(const rg_onnx *model, const char *wanted, char name[RG_OWN_NAME])
 {
     size_t length = (size_t)snprintf(name, RG_OWN_NAME, "%s", wanted);
-    while (model != NULL && length + 1 < RG_OWN_NAME && has_name(model, name)) {
+    while (model != NULL && length + 1 < RG_OWN_NAME &&
+           rg_names_find(&model->names, name) != NULL) {
         name[length++] = '_';
         name[length] = 0;
     }

@@ -18,7 +18,41 @@ void rg_onnx_network_destroy(rg_onnx_network *network)
     rg_graph_destroy(network->graph);
     rg_arena_release(&network->arena);
     rg_release(allocator, network->entries, network->entry_capacity * sizeof network->entries[0]);
+    rg_names_clear(&network->entries_by_name);
     rg_release(allocator, network, sizeof *network);
+}
+
+/* ---- tensors ---- */
+
+/* 1 + the index of an entry of this name; 0: there is none. */
+static size_t index_of(const rg_onnx_network *network, const char *name)
+{
+    return (size_t)(uintptr_t)rg_names_find(&network->entries_by_name, name);
+}
+
+rg_status rg_onnx_network_add(rg_onnx_network *network, const rg_onnx_entry *entry)
+{
+    const size_t same = index_of(network, entry->info.name), own = network->entry_count + 1;
+    RG_TRY(rg_grow(allocator, (void **)&network->entries, &network->entry_capacity,
+                   network->entry_count, sizeof network->entries[0]));
+    if (same == 0)
+        RG_TRY(rg_names_add(&network->entries_by_name, entry->info.name, (void *)(uintptr_t)own));
+    rg_onnx_entry *added = &network->entries[network->entry_count++];
+    *added = *entry;
+    added->next = same > 0 ? network->entries[same - 1].next : 0;
+    if (same > 0) /* the first of a name stays the one that is found by it alone */
+        network->entries[same - 1].next = own;
+    return RG_OK;
+}
+
+const rg_onnx_entry *rg_onnx_network_entry(const rg_onnx_network *network, rg_onnx_role role,
+                                           const char *name)
+{
+    for (size_t i = index_of(network, name); i > 0; i = network->entries[i - 1].next) {
+        if (network->entries[i - 1].info.role == role)
+            return &network->entries[i - 1];
+    }
+    return NULL;
 }
 
 rg_graph *rg_onnx_network_graph(rg_onnx_network *network)
@@ -44,13 +78,11 @@ rg_status rg_onnx_network_tensor(const rg_onnx_network *network, int32_t index,
 
 static rg_status find(const rg_onnx_network *network, const char *name, const rg_onnx_entry **entry)
 {
-    for (size_t i = 0; i < network->entry_count; i++) {
-        *entry = &network->entries[i];
-        if (strcmp((*entry)->info.name, name) == 0)
-            return RG_OK;
-    }
-    return rg_fail(RG_INVALID_ARGUMENT, "%s: there is no input, output or parameter '%.80s'",
-                   network->model->name, name);
+    const size_t index = index_of(network, name);
+    RG_CHECK(index > 0, RG_INVALID_ARGUMENT, "%s: there is no input, output or parameter '%.80s'",
+             network->model->name, name);
+    *entry = &network->entries[index - 1];
+    return RG_OK;
 }
 
 rg_status rg_onnx_network_find(const rg_onnx_network *network, const char *name,
@@ -125,13 +157,12 @@ static rg_status view_of(const rg_onnx_entry *entry, rg_tensor *tensor, bool to_
 }
 
 static rg_status load_entry(const rg_onnx_network *network, const rg_onnx_entry *entry,
-                            rg_plan *plan)
+                            rg_tensor *tensor)
 {
-    rg_tensor *tensor, *view = NULL;
+    rg_tensor *view = NULL;
     rg_tensor_desc desc;
     void *data = NULL;
     size_t bytes = 0;
-    RG_TRY(rg_plan_parameter(plan, entry->info.name, &tensor));
     RG_TRY(rg_tensor_get_desc(tensor, &desc));
     RG_TRY(view_of(entry, tensor, true, &view));
     rg_status status = rg_onnx_network_elements(network, entry, desc.dtype, &data, &bytes);
@@ -142,25 +173,18 @@ static rg_status load_entry(const rg_onnx_network *network, const rg_onnx_entry 
     return status;
 }
 
-/* A plan keeps what its results need: parameters that it does not have are ignored. */
-static bool has_parameter(const rg_plan *plan, const char *name)
-{
-    for (int32_t i = 0; i < rg_plan_parameters(plan); i++) {
-        if (strcmp(rg_plan_parameter_name(plan, i), name) == 0)
-            return true;
-    }
-    return false;
-}
-
 rg_status rg_onnx_network_load(const rg_onnx_network *network, rg_plan *plan)
 {
     RG_CHECK_NOT_NULL(network);
     RG_CHECK_NOT_NULL(plan);
     for (size_t i = 0; i < network->entry_count; i++) {
         const rg_onnx_entry *entry = &network->entries[i];
-        if (entry->info.role != RG_ONNX_PARAMETER || !has_parameter(plan, entry->info.name))
+        rg_tensor *tensor;
+        /* a plan keeps what its results need: parameters that it does not have are ignored */
+        if (entry->info.role != RG_ONNX_PARAMETER ||
+            rg_plan_parameter(plan, entry->info.name, &tensor) != RG_OK)
             continue;
-        const rg_status status = load_entry(network, entry, plan);
+        const rg_status status = load_entry(network, entry, tensor);
         if (status != RG_OK) {
             rg_error_prefix("%s: parameter '%.80s': ", network->model->name, entry->info.name);
             return status;

@@ -3,8 +3,6 @@
 /* Opening an ONNX model, from a file or from memory, and what it declares. */
 #include "onnx/onnx_train.h"
 
-#include "graph/name_index.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +13,7 @@ void rg_onnx_close(rg_onnx *model)
 {
     if (model == NULL)
         return;
+    rg_names_clear(&model->names);
     rg_arena_release(&model->arena);
     rg_bytes_release(allocator, &model->file);
     free(model->name);
@@ -51,6 +50,8 @@ static rg_status read_model(rg_onnx *model)
     rg_status status = rg_proto_read_model(model);
     if (status == RG_OK)
         status = drop_initializers(model);
+    if (status == RG_OK)
+        status = rg_onnx_index_names(model);
     if (status == RG_OK)
         status = rg_onnx_settle_tensors(model);
     if (status != RG_OK)

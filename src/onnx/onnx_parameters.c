@@ -6,8 +6,6 @@
  * tensors of their own here, with the same elements. */
 #include "onnx/onnx_train.h"
 
-#include "graph/name_index.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -191,6 +189,7 @@ static rg_status make_own(search *s, rg_proto_node *node, size_t input)
     *made = *used->tensor;
     made->source = used->tensor->name[0] != 0 ? used->tensor->name : node->inputs[input];
     made->name = copy;
+    RG_TRY(rg_onnx_name(model, copy, NULL));
     node->inputs[input] = copy;
     node->renamed = true;
     return RG_OK;

@@ -18,6 +18,10 @@ typedef struct rg_onnx_head {
     int64_t classes;
 } rg_onnx_head;
 rg_status rg_onnx_find_head(const rg_onnx *model, rg_onnx_head *head);
+/* Fills in the names of a model that was read. */
+rg_status rg_onnx_index_names(rg_onnx *model);
+/* Adds the name of a value that a node makes, or with NULL of an initializer. */
+rg_status rg_onnx_name(rg_onnx *model, const char *name, rg_proto_node *maker);
 /* The node that makes a value; NULL if none does. */
 const rg_proto_node *rg_onnx_maker(const rg_onnx *model, const char *name);
 

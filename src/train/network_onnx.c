@@ -209,23 +209,25 @@ static rg_status write_values(const rg_onnx_network *file, const rg_onnx_entry *
     return status;
 }
 
-static bool is_stored(const rg_network *network, const char *name)
+/* The parameters whose values are those of the file, by their names. */
+static rg_status list_stored(const rg_network *network, rg_names *stored)
 {
     for (size_t i = 0; i < network->parameters_count; i++) {
-        if (strcmp(network->parameters[i].value->name, name) == 0)
-            return network->parameters[i].stored;
+        const rg_network_parameter *p = &network->parameters[i];
+        if (p->stored && rg_names_find(stored, p->value->name) == NULL)
+            RG_TRY(rg_names_add(stored, p->value->name, p->value));
     }
-    return false;
+    return RG_OK;
 }
 
 /* A parameter, and its copy of 32 bits where it has 16. One that the plan does not need is not in
  * it. */
-static rg_status start_entry(const rg_network *network, const rg_onnx_network *file,
+static rg_status start_entry(const rg_names *stored, const rg_onnx_network *file,
                              const rg_onnx_entry *entry, rg_plan *plan)
 {
     rg_tensor *tensor;
     char master[300];
-    if (entry->info.role != RG_ONNX_PARAMETER || !is_stored(network, entry->info.name) ||
+    if (entry->info.role != RG_ONNX_PARAMETER || rg_names_find(stored, entry->info.name) == NULL ||
         rg_plan_parameter(plan, entry->info.name, &tensor) != RG_OK)
         return RG_OK;
     RG_TRY(write_values(file, entry, tensor));
@@ -240,13 +242,15 @@ rg_status rg_network_start_onnx(const rg_network *network, rg_plan *plan)
     if (network->model->file == NULL)
         return RG_OK; /* of a checkpoint, which has the values */
     RG_TRY(import(network->model->file, &network->options, &file));
-    rg_status status = RG_OK;
+    rg_names stored = { 0 };
+    rg_status status = list_stored(network, &stored);
     for (size_t i = 0; i < file->entry_count && status == RG_OK; i++) {
-        status = start_entry(network, file, &file->entries[i], plan);
+        status = start_entry(&stored, file, &file->entries[i], plan);
         if (status != RG_OK)
             rg_error_prefix("%s: parameter '%.80s': ", network->model->name,
                             file->entries[i].info.name);
     }
+    rg_names_clear(&stored);
     rg_onnx_network_destroy(file);
     return status;
 }
