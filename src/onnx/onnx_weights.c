@@ -20,6 +20,7 @@ enum { NAME = 560 };
 typedef struct weights {
     rg_onnx *model;
     const rg_graph *graph; /* whose parameters are renamed; NULL: names stay */
+    rg_names readers;      /* the first node of the graph that reads a parameter as its weights */
     rg_arena arena;
     rg_safetensors_entry *entries;
     size_t count;
@@ -51,26 +52,33 @@ static rg_status rename_parameter(weights *w, const char *name, const char **ren
     return RG_OK;
 }
 
+static rg_status find_readers(weights *w)
+{
+    for (size_t n = 0; w->graph != NULL && n < w->graph->nodes_count; n++) {
+        rg_node *node = w->graph->nodes[n];
+        const rg_value *value = node->inputs > 1 && !node->gradient ? node->in[1] : NULL;
+        if (value != NULL && value->name != NULL && rg_names_find(&w->readers, value->name) == NULL)
+            RG_TRY(rg_names_add(&w->readers, value->name, node));
+    }
+    return RG_OK;
+}
+
 /* What differs from the initializer: a product has (out, in), slopes have one dimension. */
 static void settle_shape(const weights *w, const char *name, rg_tensor_desc *desc)
 {
-    for (size_t n = 0; n < w->graph->nodes_count; n++) {
-        const rg_node *node = w->graph->nodes[n];
-        const rg_value *value = node->inputs > 1 && !node->gradient ? node->in[1] : NULL;
-        if (value == NULL || value->name == NULL || strcmp(value->name, name) != 0)
-            continue;
-        const rg_dense_desc *dense = node->desc;
-        const int64_t count = rg_shape_count(desc);
-        if (strcmp(node->op->name, "neuron") == 0)
-            *desc = rg_tensor_desc_dense(desc->dtype, 1, &count);
-        else if (strcmp(node->op->name, "dense") == 0 && dense->layout == RG_DENSE_IN_OUT &&
-                 value->desc.rank == 2)
-            *desc = (rg_tensor_desc){ .dtype = desc->dtype,
-                                      .rank = 2,
-                                      .dims = { desc->dims[1], desc->dims[0] },
-                                      .strides = { 1, desc->dims[1] } };
+    const rg_node *node = rg_names_find(&w->readers, name);
+    const int64_t count = rg_shape_count(desc);
+    if (node == NULL)
         return;
-    }
+    const rg_dense_desc *dense = node->desc;
+    if (strcmp(node->op->name, "neuron") == 0)
+        *desc = rg_tensor_desc_dense(desc->dtype, 1, &count);
+    else if (strcmp(node->op->name, "dense") == 0 && dense->layout == RG_DENSE_IN_OUT &&
+             node->in[1]->desc.rank == 2)
+        *desc = (rg_tensor_desc){ .dtype = desc->dtype,
+                                  .rank = 2,
+                                  .dims = { desc->dims[1], desc->dims[0] },
+                                  .strides = { 1, desc->dims[1] } };
 }
 
 static rg_status add_tensor(weights *w, const rg_proto_tensor *tensor)
@@ -100,6 +108,7 @@ static rg_status save(weights *w, const char *path)
     RG_TRY(rg_arena_take(&w->arena, most, sizeof *w->entries, &w->entries));
     RG_TRY(rg_arena_take(&w->arena, most, sizeof *w->data, &w->data));
     RG_TRY(rg_arena_take(&w->arena, most, sizeof *w->bytes, &w->bytes));
+    RG_TRY(find_readers(w));
     for (size_t i = 0; i < most; i++)
         RG_TRY(add_tensor(w, &w->model->initializers[i]));
     RG_CHECK(w->count > 0, RG_INVALID_ARGUMENT, "the network has no parameters");
@@ -120,6 +129,7 @@ rg_status rg_writer_save_weights(rg_writer *writer, rg_status status, const rg_g
         status = save(&w, path);
     for (size_t i = 0; i < w.count; i++)
         rg_release(allocator, w.data[i], w.bytes[i]);
+    rg_names_clear(&w.readers);
     rg_arena_release(&w.arena);
     rg_onnx_close(w.model);
     return status;

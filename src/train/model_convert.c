@@ -5,6 +5,7 @@
 #include "train/model_convert.h"
 
 #include "core/memory.h"
+#include "graph/name_index.h"
 #include "train/layer_rules.h"
 
 #include <ctype.h>
@@ -21,7 +22,11 @@ typedef struct converter {
     int64_t classes;
     rg_converted *out;
     bool *live;
-    char (*labels)[LABEL]; /* of nodes, by id */
+    char (*labels)[LABEL];  /* of nodes, by id */
+    int32_t *numbers;       /* by id, the last of "input": suffixes tried for other such labels */
+    rg_names used;          /* labels, with their numbers */
+    const rg_node **reader; /* of each value, by id: a live node that reads it */
+    bool *shared;           /* by value: another one does, too */
     char uncovered[UNCOVERED];
 } converter;
 
@@ -59,17 +64,8 @@ static void add_uncovered(converter *c, const rg_node *node, const char *why)
 
 /* ---- labels ---- */
 
-static bool is_used(const converter *c, const char *label, int32_t before)
-{
-    for (int32_t i = 0; i < before; i++) {
-        if (strcmp(c->labels[i], label) == 0)
-            return true;
-    }
-    return strcmp(label, "input") == 0;
-}
-
 /* The end of the node's label, as far as a model may have it, and a number if it is used. */
-static void make_label(converter *c, const rg_node *node)
+static rg_status make_label(converter *c, const rg_node *node)
 {
     char text[LABEL - 12], *label = c->labels[node->id];
     const size_t whole = strlen(node->label);
@@ -87,8 +83,11 @@ static void make_label(converter *c, const rg_node *node)
         snprintf(label, LABEL, "%.20s%d", node->op->name, node->id);
     else
         snprintf(label, LABEL, "%s", text);
-    for (int i = 2; is_used(c, label, node->id); i++)
-        snprintf(label, LABEL, "%.*s_%d", (int)sizeof text, length > 0 ? text : "layer", i);
+    int32_t *const number = rg_names_find(&c->used, label);
+    while (number != NULL && rg_names_find(&c->used, label) != NULL)
+        snprintf(label, LABEL, "%.*s_%d", (int)sizeof text, length > 0 ? text : "layer",
+                 ++*number + 1);
+    return rg_names_add(&c->used, label, &c->numbers[node->id]);
 }
 
 /* ---- parameters ---- */
@@ -117,19 +116,6 @@ static rg_status add_name(converter *c, const rg_node *node, const char *input,
     return RG_OK;
 }
 
-/* Whether another node reads the parameter, too. */
-static bool is_shared(const converter *c, const rg_value *value, const rg_node *reader)
-{
-    for (size_t n = 0; n < c->graph->nodes_count; n++) {
-        const rg_node *node = c->graph->nodes[n];
-        for (int32_t i = 0; i < node->inputs && c->live[n]; i++) {
-            if (node->in[i] == value && node != reader)
-                return true;
-        }
-    }
-    return false;
-}
-
 /* Checks the inputs of a node, and lists its parameters; *why says what no line can say. */
 static rg_status take_inputs(converter *c, const rg_node *node, const char **why)
 {
@@ -140,7 +126,7 @@ static rg_status take_inputs(converter *c, const rg_node *node, const char **why
         const bool wanted = is_parameter(names[i], weighted);
         if (wanted != (value->kind == RG_VALUE_PARAMETER)) {
             *why = wanted ? "a parameter that is computed" : "an input that is a parameter";
-        } else if (wanted && is_shared(c, value, node)) {
+        } else if (wanted && c->shared[value->id]) {
             *why = "a parameter that two nodes share";
         } else if (!wanted && (value->kind == RG_VALUE_CONSTANT ||
                                (value->kind == RG_VALUE_OUTPUT && value->index > 0))) {
@@ -214,7 +200,7 @@ static rg_status add_from(converter *c, const rg_node *node)
 static rg_status add_line(converter *c, const rg_node *node, bool last)
 {
     const char *why = NULL;
-    make_label(c, node);
+    RG_TRY(make_label(c, node));
     if (rg_layer_rule_of(node->op)->no_layer || node->op->gradient == NULL)
         why = "an op that is no layer";
     else
@@ -245,6 +231,18 @@ static void mark_live(converter *c)
     }
 }
 
+static void find_shared(converter *c)
+{
+    for (size_t n = 0; n < c->graph->nodes_count; n++) {
+        const rg_node *node = c->graph->nodes[n];
+        for (int32_t i = 0; i < node->inputs && c->live[n]; i++) {
+            const rg_node **reader = &c->reader[node->in[i]->id];
+            c->shared[node->in[i]->id] |= *reader != NULL && *reader != node;
+            *reader = node;
+        }
+    }
+}
+
 static rg_status convert(converter *c)
 {
     const rg_graph *graph = c->graph;
@@ -252,6 +250,8 @@ static rg_status convert(converter *c)
     RG_CHECK(end != NULL && graph->results[0].value->index == 0, RG_UNSUPPORTED,
              "no layer makes the result");
     mark_live(c);
+    find_shared(c);
+    RG_TRY(rg_names_add(&c->used, "input", &c->numbers[graph->nodes_count]));
     RG_TRY(add(c->out, "# made from an ONNX model\n"));
     for (size_t n = 0; n < graph->nodes_count; n++) {
         if (c->live[n])
@@ -264,17 +264,25 @@ static rg_status convert(converter *c)
 rg_status rg_graph_to_text(const rg_graph *graph, int64_t classes, rg_converted *converted)
 {
     converter c = { .graph = graph, .classes = classes, .out = converted };
-    void *live, *labels = NULL;
-    const size_t nodes = graph->nodes_count + 1;
+    const size_t nodes = graph->nodes_count + 1, values = graph->values_count + 1;
     *converted = (rg_converted){ 0 };
-    RG_TRY(rg_allocate_zero(allocator, nodes * sizeof *c.live, &live));
-    rg_status status = rg_allocate_zero(allocator, nodes * sizeof *c.labels, &labels);
-    c.live = live;
-    c.labels = labels;
+    rg_status status = rg_allocate_array(nodes, sizeof *c.live, &c.live);
+    if (status == RG_OK)
+        status = rg_allocate_array(nodes, sizeof *c.labels, &c.labels);
+    if (status == RG_OK)
+        status = rg_allocate_array(nodes, sizeof *c.numbers, &c.numbers);
+    if (status == RG_OK)
+        status = rg_allocate_array(values, sizeof *c.reader, &c.reader);
+    if (status == RG_OK)
+        status = rg_allocate_array(values, sizeof *c.shared, &c.shared);
     if (status == RG_OK)
         status = convert(&c);
-    rg_release(allocator, live, nodes * sizeof *c.live);
-    rg_release(allocator, labels, nodes * sizeof *c.labels);
+    rg_release(allocator, c.live, nodes * sizeof *c.live);
+    rg_release(allocator, c.labels, nodes * sizeof *c.labels);
+    rg_release(allocator, c.numbers, nodes * sizeof *c.numbers);
+    rg_release(allocator, c.reader, values * sizeof *c.reader);
+    rg_release(allocator, c.shared, values * sizeof *c.shared);
+    rg_names_clear(&c.used);
     if (status != RG_OK)
         rg_converted_release(converted);
     return status;

@@ -159,7 +159,8 @@ static rg_status make(rg_session *s, const rg_model *model, const rg_session_des
     s->rate = desc->rate;
     s->fresh = true;
     RG_TRY(rg_queue_create(s->device, &s->queue));
-    return make_plans(s);
+    RG_TRY(make_plans(s));
+    return rg_session_list_parameters(s);
 }
 
 rg_status rg_session_create(rg_device *device, const rg_model *model, const rg_session_desc *desc,
@@ -189,6 +190,8 @@ void rg_session_destroy(rg_session *s)
     rg_plan *const plans[] = { s->use, s->update, s->adding, s->starting };
     for (int i = 0; i < 4; i++)
         rg_plan_destroy(plans[i]);
+    rg_names_clear(&s->by_name);
+    rg_release(allocator, s->listed, s->network.parameters_count * sizeof *s->listed);
     rg_network_destroy(&s->network);
     rg_network_destroy(&s->used);
     rg_queue_destroy(s->queue);

@@ -4,6 +4,7 @@
 #ifndef RG_TRAIN_SESSION_H
 #define RG_TRAIN_SESSION_H
 
+#include "graph/name_index.h"
 #include "train/stepper.h"
 
 #include <retrograde/safetensors.h>
@@ -31,10 +32,16 @@ struct rg_session {
     int64_t warmup, total, scheduled; /* of the linear schedule; total 0: none */
     rg_session_property *properties;
     size_t property_count, property_capacity;
+    rg_network_parameter **listed; /* parameters of the network that the plans have */
+    int32_t listed_count;
+    rg_names by_name; /* of these */
 };
 
 /* Copies a tensor to another of the same dtype and as many elements. */
 rg_status rg_session_copy(rg_tensor *from, rg_tensor *to);
+
+/* When there are plans. */
+rg_status rg_session_list_parameters(rg_session *s);
 
 void rg_session_clear_properties(rg_session *s);
 /* Those of a file take the place of all. */

@@ -31,51 +31,49 @@ static void describe(const rg_session *s, const rg_network_parameter *p, rg_tens
     *desc = rg_tensor_desc_dense(own->dtype, own->rank, dims);
 }
 
+rg_status rg_session_list_parameters(rg_session *s)
+{
+    rg_tensor *tensor;
+    RG_TRY(rg_allocate_array(s->network.parameters_count, sizeof *s->listed, &s->listed));
+    for (size_t i = 0; i < s->network.parameters_count; i++) {
+        rg_network_parameter *p = &s->network.parameters[i];
+        if (rg_plan_parameter(s->starting, p->value->name, &tensor) != RG_OK)
+            continue;
+        s->listed[s->listed_count++] = p;
+        RG_TRY(rg_names_add(&s->by_name, p->value->name, p));
+    }
+    return RG_OK;
+}
+
 int32_t rg_session_parameter_count(const rg_session *session)
 {
-    int32_t count = 0;
-    rg_tensor *tensor;
-    for (size_t i = 0; session != NULL && i < session->network.parameters_count; i++)
-        count += rg_plan_parameter(session->starting, session->network.parameters[i].value->name,
-                                   &tensor) == RG_OK;
-    return count;
+    return session != NULL ? session->listed_count : 0;
 }
 
 rg_status rg_session_parameter_at(const rg_session *session, int32_t index, const char **name,
                                   rg_tensor_desc *desc, bool *trained)
 {
-    rg_tensor *tensor;
-    int32_t left = index;
     RG_CHECK_NOT_NULL(session);
-    for (size_t i = 0; index >= 0 && i < session->network.parameters_count; i++) {
-        const rg_network_parameter *p = &session->network.parameters[i];
-        if (rg_plan_parameter(session->starting, p->value->name, &tensor) != RG_OK || left-- > 0)
-            continue;
-        if (name != NULL)
-            *name = p->value->name;
-        if (desc != NULL)
-            describe(session, p, desc);
-        if (trained != NULL)
-            *trained = p->trained;
-        return RG_OK;
-    }
-    return rg_fail(RG_INVALID_ARGUMENT,
-                   "rg_session_parameter_at: there is no parameter %d; there "
-                   "are %d",
-                   index, rg_session_parameter_count(session));
+    RG_CHECK(index >= 0 && index < session->listed_count, RG_INVALID_ARGUMENT,
+             "rg_session_parameter_at: there is no parameter %d; there are %d", index,
+             session->listed_count);
+    const rg_network_parameter *p = session->listed[index];
+    if (name != NULL)
+        *name = p->value->name;
+    if (desc != NULL)
+        describe(session, p, desc);
+    if (trained != NULL)
+        *trained = p->trained;
+    return RG_OK;
 }
 
 /* Copies between a parameter and a tensor of the caller, which has the order of the file. */
 static rg_status copy(rg_session *s, const char *name, rg_tensor *tensor, bool write)
 {
-    const rg_network_parameter *p = NULL;
+    const rg_network_parameter *p = rg_names_find(&s->by_name, name);
     rg_tensor_desc desc, given;
     rg_tensor *own, *view;
     int32_t order[RG_MAX_RANK];
-    for (size_t i = 0; i < s->network.parameters_count; i++) {
-        if (strcmp(s->network.parameters[i].value->name, name) == 0)
-            p = &s->network.parameters[i];
-    }
     RG_CHECK(p != NULL && rg_plan_parameter(s->starting, name, &own) == RG_OK, RG_INVALID_ARGUMENT,
              "the network has no parameter '%.80s'", name);
     describe(s, p, &desc);
