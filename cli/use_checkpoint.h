@@ -32,7 +32,7 @@ rg_status rg_used_network_open(const char *path, const rg_use_request *request,
 /* Whether a path is that of an ONNX model. */
 bool rg_is_onnx(const char *path);
 
-/* Opens the test part of a data set; *set is NULL where it has none. */
+/* Opens a part of a data set; *set is NULL where it has none. */
 rg_status rg_open_part(const char *data, rg_dataset_part part, const rg_dataset_options *options,
                        rg_dataset **set);
 

@@ -19,7 +19,7 @@ static bool reads_as(const rg_step *step, int32_t value, int32_t k)
     return (step->gradient ? step->source[k] : step->in[k]) == value;
 }
 
-/* Whether a step reads source i as one of the inputs that `bits` tells. */
+/* Whether a step reads source i as one of the inputs that `bits` returns. */
 static bool is_read_as(const rg_plan *plan, int32_t i, uint32_t (*bits)(const rg_op *op))
 {
     for (int32_t s = 0; s < plan->steps_count; s++) {
@@ -38,7 +38,7 @@ static uint32_t weights_of(const rg_op *op)
     return op->weights;
 }
 
-/* Labels, and what they weigh: all that a loss reads behind its first input. */
+/* Labels and their weights: all that a loss reads after its first input. */
 static uint32_t labels_of(const rg_op *op)
 {
     return op->fusion.with_gradient != NULL ? 6 : 0;

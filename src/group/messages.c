@@ -79,8 +79,8 @@ static size_t piece_of(size_t bytes, size_t at)
     return at >= bytes ? 0 : bytes - at < PIECE ? bytes - at : PIECE;
 }
 
-/* NULL stays NULL. */
-static void *place(const void *data, size_t at)
+/* The address `at` bytes further; NULL stays NULL. */
+static void *advance(const void *data, size_t at)
 {
     return data != NULL ? (char *)(uintptr_t)data + at : NULL;
 }
@@ -112,9 +112,9 @@ static rg_status exchange(rg_group *group, int32_t to, const void *data, size_t 
         rg_mpi_request sent, received;
         int error = 0;
         if (receives)
-            error = group->mpi->receive(place(result, at), (int)in, from, group->tag, &received);
+            error = group->mpi->receive(advance(result, at), (int)in, from, group->tag, &received);
         if (error == 0 && sends)
-            error = group->mpi->send(place(data, at), (int)out, to, group->tag, &sent);
+            error = group->mpi->send(advance(data, at), (int)out, to, group->tag, &sent);
         if (error != 0)
             return mpi_failed(group, error);
         if (receives)

@@ -23,7 +23,7 @@ enum { PATH = 4096 };
 
 /* ---- opening ---- */
 
-/* Libraries stay open: MPI leaves threads and handlers behind. Open MPI's parts look for the
+/* Libraries stay open: MPI leaves threads and handlers. Open MPI's parts look for the
  * symbols of the others, which must be visible to them. */
 static void *open_library(const char *path)
 {

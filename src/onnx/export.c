@@ -238,7 +238,7 @@ static rg_status add_uncovered(rg_export *e, const rg_node *node, const char *wh
     return RG_OK;
 }
 
-/* Values in place of those that cannot be computed, so that nodes behind them are looked at. */
+/* Values in place of those that cannot be computed, so that nodes after them are looked at. */
 static void stand_in(rg_export *e, const rg_node *node)
 {
     for (int32_t j = 0; j < node->outputs; j++) {

@@ -91,7 +91,7 @@ rg_status rg_emit_model(rg_export *e, rg_writer *writer);
 
 /* ---- forms (export_value.c) ---- */
 
-/* A name that nothing in the file has: `wanted`, or with a number behind it. */
+/* A name that nothing in the file has: `wanted`, or with a number after it. */
 rg_status rg_export_name(rg_export *e, const char *wanted, const char *suffix, const char **name);
 /* The value as it is; a parameter that nothing has read yet gets its dimensions as the imported
  * file has them, else as the graph has. */
@@ -113,7 +113,7 @@ void rg_form_file_dims(const rg_form *form, int64_t dims[]); /* RG_ONNX_ANY_DIM:
 bool rg_order_same(const int32_t a[], const int32_t b[], int32_t rank);
 extern const int32_t rg_plain_order[RG_MAX_RANK];
 
-/* A new value of the file behind `x`: one input, one output, `type` without attributes. */
+/* A new value of the file after `x`: one input, one output, `type` without attributes. */
 rg_status rg_form_unary(rg_export *e, const char *type, rg_form *form);
 /* With a second input. */
 rg_status rg_form_binary(rg_export *e, const char *type, rg_form *form, const char *other);
@@ -148,7 +148,7 @@ rg_exporter rg_export_conv, rg_export_conv_transpose, rg_export_pool, rg_export_
     rg_export_pad, rg_export_dense, rg_export_matmul, rg_export_batch_norm, rg_export_group_norm,
     rg_export_lrn, rg_export_neuron, rg_export_arithmetic, rg_export_softmax, rg_export_dropout,
     rg_export_gram;
-/* An activation behind `form`; prelu takes its slopes from `slope`. */
+/* An activation after `form`; prelu takes its slopes from `slope`. */
 rg_status rg_form_neuron(rg_export *e, const rg_neuron_desc *desc, const rg_value *slope,
                          rg_form *form);
 
@@ -184,7 +184,7 @@ typedef struct rg_weighted {
  * file has in `order`. */
 rg_status rg_export_weights(rg_export *e, const rg_node *node, bool bias, int32_t channel,
                             const int32_t order[], rg_weighted *weighted);
-/* Neurons behind it; the result is that of the node, and of the normalization. */
+/* Neurons after it; the result is that of the node, and of the normalization. */
 rg_status rg_export_weighted(rg_export *e, const rg_weighted *weighted, rg_form *form);
 
 /* Class labels and logits with classes in dimension 1, as ONNX has them. */
@@ -213,7 +213,7 @@ rg_status rg_form_runtime(rg_export *e, const char *type, rg_form *dy, const cha
 /* dy becomes the gradient of an activation with input x and result y, of the same order. */
 rg_status rg_form_neuron_gradient(rg_export *e, const rg_neuron_desc *d, const rg_form *x,
                                   const rg_form *y, rg_form *dy);
-/* The gradient behind a neuron that is part of the op: g = dy neuron'(z). */
+/* The gradient before a neuron that is part of the op: g = dy neuron'(z). */
 rg_status rg_form_before_neuron(rg_export *e, const rg_node *node, const rg_neuron_desc *neuron,
                                 rg_form *dy);
 /* Sums over dimensions of the graph, which stay with length 1, or are left out. */

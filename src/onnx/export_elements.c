@@ -155,7 +155,7 @@ static rg_status scaled(rg_export *e, const char *type, rg_form *form, double a,
     return rg_form_times(e, form, a);
 }
 
-/* a x + b, then what comes behind it. */
+/* a x + b, then what comes after it. */
 static rg_status linear(rg_export *e, rg_form *form, double a, double b)
 {
     RG_TRY(rg_form_times(e, form, a));

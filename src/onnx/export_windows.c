@@ -392,18 +392,18 @@ static bool scale_fits(int64_t from, double scale, int64_t to)
 }
 
 /* The sizes of the result as an input of Resize: those of rows and columns, before operator set 18
- * behind the first two dimensions of the image. */
+ * after the first two dimensions of the image. */
 static rg_status resized_sizes(rg_export *e, const rg_form *image, const int64_t pixels[2],
                                const char **name)
 {
-    static const int64_t first = 0, behind = 2;
+    static const int64_t first = 0, spatial = 2;
     const char *begin, *end;
     rg_form shape = *image;
     RG_TRY(rg_export_ints(e, pixels, 2, ".sizes", name));
     if (e->desc.opset >= 18)
         return RG_OK;
     RG_TRY(rg_export_ints(e, &first, 1, ".begin", &begin));
-    RG_TRY(rg_export_ints(e, &behind, 1, ".end", &end));
+    RG_TRY(rg_export_ints(e, &spatial, 1, ".end", &end));
     RG_TRY(rg_form_unary(e, "Shape", &shape));
     RG_TRY(rg_emit(e, "Slice"));
     rg_emit_input(e, shape.name);

@@ -131,7 +131,7 @@ rg_status rg_import_attributes(const rg_proto_node *node, const char *known)
     return RG_OK;
 }
 
-/* Whether an input is behind something that is not covered. */
+/* Whether an input depends on something that is not covered. */
 static bool is_behind(const rg_import *m, const rg_proto_node *node)
 {
     for (size_t i = 0; i < node->input_count; i++) {

@@ -40,7 +40,7 @@ typedef struct rg_array {
 } rg_array;
 
 typedef enum rg_known_kind {
-    RG_KNOWN_UNCOVERED, /* by a node that is not covered, or behind one */
+    RG_KNOWN_UNCOVERED, /* by a node that is not covered, or after one */
     RG_KNOWN_TENSOR,    /* a constant in the file */
     RG_KNOWN_ARRAY,     /* a folded constant */
     RG_KNOWN_SOURCE,    /* an input that nothing has read yet */
@@ -161,7 +161,7 @@ rg_status rg_axis(const char *name, int64_t axis, int32_t rank, int32_t *from_0)
 /* ---- values (import_value.c) ---- */
 
 bool rg_node_has(const rg_proto_node *node, size_t input);
-/* Input `i`, which the node has. RG_UNSUPPORTED where it is behind something not covered. */
+/* Input `i`, which the node has. RG_UNSUPPORTED where it depends on something not covered. */
 rg_status rg_import_known(rg_import *m, const rg_proto_node *node, size_t input, rg_known **known);
 rg_status rg_import_define(rg_import *m, const rg_proto_node *node, size_t output,
                            const rg_flow *flow);

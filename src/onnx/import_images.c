@@ -43,11 +43,12 @@ static rg_status input_shape(const rg_onnx *model, const rg_onnx_images *images,
     const rg_proto_port *port = &model->inputs[0];
     const int64_t h = images->height, w = images->width, c = images->channels;
     const bool last = rg_onnx_has_channels_last(model, c);
-    const int64_t first[] = { RG_ONNX_ANY_DIM, c, h, w }, behind[] = { RG_ONNX_ANY_DIM, h, w, c };
+    const int64_t first[] = { RG_ONNX_ANY_DIM, c, h, w },
+                  channels_last[] = { RG_ONNX_ANY_DIM, h, w, c };
     input->dtype = RG_F32;
     input->rank = port->rank < 0 ? 4 : port->rank;
     if (input->rank == 4) {
-        memcpy(input->dims, last ? behind : first, sizeof first);
+        memcpy(input->dims, last ? channels_last : first, sizeof first);
     } else {
         int64_t count = 1;
         input->dims[0] = RG_ONNX_ANY_DIM;

@@ -162,7 +162,7 @@ rg_status rg_convert_dropout(rg_import *m, const rg_proto_node *node)
 {
     double ratio = 0.5;
     int32_t count = 1;
-    const int32_t index = m->made++; /* also where it is left out: names behind it stay the same */
+    const int32_t index = m->made++; /* also where it is left out: names after it stay the same */
     rg_known *known = NULL;
     RG_TRY(rg_attribute_float(node, "ratio", &ratio));
     if (rg_node_has(node, 1))

@@ -97,7 +97,8 @@ static rg_status take_stack(rg_import *m, const rg_proto_node *node, size_t inpu
     return RG_OK;
 }
 
-/* A vector in front is a row, one behind a column; the dimension of 1 is left out in the end. */
+/* A vector as the first factor is a row, as the second a column; the dimension of 1 is left out in
+ * the end. */
 static rg_status with_vector(rg_import *m, const rg_proto_node *node)
 {
     rg_matmul_desc desc = rg_matmul_desc_default();

@@ -93,7 +93,7 @@ static int32_t readers_of(const rg_onnx *model, const char *name)
     return count;
 }
 
-/* Operators behind the head that work with any number of channels. */
+/* Operators after the head that work with any number of channels. */
 static bool passes(const char *type)
 {
     static const char *const types[] = {
@@ -117,7 +117,7 @@ static rg_status take_bias(const rg_onnx *model, const rg_proto_tensor *bias, rg
             head->b_axis = d;
     }
     if (head->classes == 1 &&
-        bias->rank >= head->w->rank - 1) /* behind are those of pixels alone */
+        bias->rank >= head->w->rank - 1) /* the dimensions after it are those of pixels */
         head->b_axis = bias->rank - (head->w->rank - 1);
     RG_CHECK(readers_of(model, bias->name) == 1, RG_UNSUPPORTED,
              "the last layer cannot be replaced: its bias '%.80s' is shared", bias->name);
@@ -181,7 +181,7 @@ rg_status rg_onnx_find_head(const rg_onnx *model, rg_onnx_head *head)
         const bool biased = add && (added[0] != NULL) != (added[1] != NULL);
         RG_CHECK((passes(node->type) || biased) && node->input_count > 0, RG_UNSUPPORTED,
                  "there is no last layer to replace: the network ends with node '%.80s' (%.40s), "
-                 "behind no Gemm, MatMul or Conv",
+                 "which no Gemm, MatMul or Conv comes before",
                  name_of(node), node->type);
         bias = biased ? (added[0] != NULL ? added[0] : added[1]) : bias;
         name = node->inputs[biased && added[0] != NULL ? 1 : 0];

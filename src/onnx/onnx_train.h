@@ -25,11 +25,11 @@ rg_status rg_onnx_name(rg_onnx *model, const char *name, rg_proto_node *maker);
 /* The node that makes a value; NULL if none does. */
 const rg_proto_node *rg_onnx_maker(const rg_onnx *model, const char *name);
 
-/* Names that the first output is computed from, in front of its nodes. */
+/* Names of values that the first output is computed from, itself included. */
 rg_status rg_onnx_needed(const rg_onnx *model, rg_names *needed);
 bool rg_onnx_is_needed(const rg_proto_node *node, const rg_names *needed);
 
-/* A name for a value that training adds to the network: `wanted`, with an underscore behind it for
+/* A name for a value that training adds to the network: `wanted`, with an underscore after it for
  * each such name that the model has itself. `model` may be NULL. */
 enum { RG_OWN_NAME = 300 };
 void rg_onnx_own_name(const rg_onnx *model, const char *wanted, char name[RG_OWN_NAME]);

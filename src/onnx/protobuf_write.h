@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Protocol buffers, written: fields behind each other in memory that grows. */
+/* Protocol buffers, written: consecutive fields in memory that grows. */
 #ifndef RG_ONNX_PROTOBUF_WRITE_H
 #define RG_ONNX_PROTOBUF_WRITE_H
 

@@ -233,7 +233,7 @@ rg_status rg_ort_run_slice(rg_ort_computation *c, bool *done)
     RG_TRY(rg_shape_check(&dx, "SliceGrad: dX", &bytes));
     RG_TRY(rg_ort_output(c, 0, &dx, &k.dx));
     *done = true;
-    if (rg_shape_count(dy) == 0) { /* nothing has a place */
+    if (rg_shape_count(dy) == 0) { /* no element is copied */
         memset(k.dx, 0, bytes);
         return RG_OK;
     }

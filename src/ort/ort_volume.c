@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* ConvGrad over volumes (n, c, d, h, w): the windows of some images as columns of a matrix, so that
- * it is that of windows of one pixel, then the gradients of the columns summed up in their places.
- * 16-bit numbers are computed in 32 bits. Images (n, c, h, w) are volumes of depth 1 where the
- * columns are fewer than the weights, which the op would copy into an order of its own. */
+/* ConvGrad over volumes (n, c, d, h, w): the windows of some images become columns of a matrix, so
+ * that the rest is a ConvGrad with windows of one pixel; then the gradients of the columns are
+ * added to the pixels that they were copied from. 16-bit numbers are computed in 32 bits. Images
+ * (n, c, h, w) are volumes of depth 1 where the columns are fewer than the weights, which the op
+ * would copy into an order of its own. */
 #include "core/shape.h"
 #include "ort/ort_launch.h"
 
-/* Reads numbers of all axes to the last ones of three; *axes: how many, 0 where nothing told yet.
- */
+/* Reads numbers of all axes to the last ones of three; *axes: how many, 0 where that
+ * is not known yet. */
 static bool read_axes(const rg_onnx_node *node, const char *name, int64_t least, int32_t *axes,
                       int64_t to[3])
 {
@@ -56,7 +57,7 @@ typedef struct volume {
 } volume;
 
 /* Along one axis: the padding, and how many outputs there are; -1: none. */
-static int64_t place(const rg_ort_node *node, rg_ort_volume_args *k, int32_t i)
+static int64_t pad_axis(const rg_ort_node *node, rg_ort_volume_args *k, int32_t i)
 {
     enum { EXPLICIT, VALID, UPPER, LOWER };
     const int64_t span = (k->window[i] - 1) * k->dilation[i] + 1;
@@ -96,7 +97,7 @@ static rg_status check_volume(const rg_ort_computation *c, volume *v)
         v->k.in[i] = flat ? 1 : x->dims[2 + i - first];
         v->k.out[i] = flat ? 1 : dy->dims[2 + i - first];
         if (!flat)
-            dims[2 + i - first] = window > 0 ? place(c->k, &v->k, i) : -1;
+            dims[2 + i - first] = window > 0 ? pad_axis(c->k, &v->k, i) : -1;
         v->taps *= window;
         v->in *= v->k.in[i];
         v->out *= v->k.out[i];
@@ -208,32 +209,32 @@ static rg_status take_memory(rg_ort_computation *c, work *s)
 }
 
 /* Memory of a result: the runtime's, or, for 16-bit data, scratch. */
-static rg_status result(rg_ort_computation *c, void *place, int64_t count, char **to)
+static rg_status take_result(rg_ort_computation *c, void *own, int64_t count, char **to)
 {
-    void *memory = place;
-    if (place != NULL && rg_dtype_size(rg_ort_dtype(c->k->registered->type)) == 2)
+    void *memory = own;
+    if (own != NULL && rg_dtype_size(rg_ort_dtype(c->k->registered->type)) == 2)
         RG_TRY(rg_ort_scratch(c, (size_t)count * sizeof(float), &memory));
     *to = memory;
     return RG_OK;
 }
 
-static rg_status run_images(rg_ort_computation *c, work *s, void *const places[2])
+static rg_status run_images(rg_ort_computation *c, work *s, void *const results[2])
 {
     const rg_dtype dtype = rg_ort_dtype(c->k->registered->type);
     const int64_t counts[] = { rg_shape_count(&c->shapes[1]), rg_shape_count(&c->shapes[2]) };
     for (int32_t i = 0; i < 3 && dtype != RG_F64; i++)
         RG_TRY(rg_ort_widen(c, i, RG_F32));
     RG_TRY(take_memory(c, s));
-    RG_TRY(result(c, places[0], counts[0], &s->dx));
-    RG_TRY(result(c, places[1], counts[1], &s->dw));
+    RG_TRY(take_result(c, results[0], counts[0], &s->dx));
+    RG_TRY(take_result(c, results[1], counts[1], &s->dw));
     for (int64_t image = 0; image < s->v.images; image += s->at_once) {
         const int64_t left = s->v.images - image;
         RG_TRY(run_some(c, s, image, left < s->at_once ? left : s->at_once));
     }
     for (int32_t i = 0; i < 2 && dtype != s->dtype; i++) {
-        if (places[i] != NULL)
+        if (results[i] != NULL)
             RG_TRY(
-                rg_convert(places[i], dtype, i == 0 ? s->dx : s->dw, s->dtype, (size_t)counts[i]));
+                rg_convert(results[i], dtype, i == 0 ? s->dx : s->dw, s->dtype, (size_t)counts[i]));
     }
     return RG_OK;
 }
@@ -253,7 +254,7 @@ rg_status rg_ort_run_volume(rg_ort_computation *c, bool *done)
     const rg_tensor_desc *dy = &c->shapes[0], *x = &c->shapes[1], *w = &c->shapes[2];
     const rg_tensor_desc bias = rg_tensor_desc_dense(x->dtype, 1, w->dims);
     work s = { .dtype = x->dtype == RG_F64 ? RG_F64 : RG_F32 };
-    void *places[2], *db;
+    void *results[2], *db;
     s.element = (int64_t)rg_dtype_size(s.dtype);
     if (x->rank != 5 && !takes_images(c, &s.v))
         return RG_OK;
@@ -262,16 +263,16 @@ rg_status rg_ort_run_volume(rg_ort_computation *c, bool *done)
              "ConvGrad: of volumes, kernel_shape, strides and dilations must be three numbers of 1 "
              "or more, and pads six of 0 or more");
     RG_TRY(check_volume(c, &s.v));
-    RG_TRY(rg_ort_output(c, 0, x, &places[0]));
-    RG_TRY(rg_ort_output(c, 1, w, &places[1]));
+    RG_TRY(rg_ort_output(c, 0, x, &results[0]));
+    RG_TRY(rg_ort_output(c, 1, w, &results[1]));
     RG_TRY(rg_ort_output(c, 2, &bias, &db));
     *done = true;
     RG_TRY(rg_ort_sum_bias(c, db, s.v.out));
     if (rg_shape_count(dy) > 0 && rg_shape_count(x) > 0 && rg_shape_count(w) > 0)
-        return places[0] == NULL && places[1] == NULL ? RG_OK : run_images(c, &s, places);
+        return results[0] == NULL && results[1] == NULL ? RG_OK : run_images(c, &s, results);
     for (int32_t i = 0; i < 2; i++) { /* nothing is summed up */
-        if (places[i] != NULL)
-            memset(places[i], 0, (size_t)rg_ort_bytes(&c->shapes[1 + i], 1));
+        if (results[i] != NULL)
+            memset(results[i], 0, (size_t)rg_ort_bytes(&c->shapes[1 + i], 1));
     }
     return RG_OK;
 }

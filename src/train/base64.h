@@ -9,7 +9,7 @@
 /* The characters of three bytes, or of fewer at the end, `rest` from here on. */
 void rg_base64_group(const uint8_t *bytes, size_t rest, char four[4]);
 
-/* A text of all bytes behind `prefix`, to be freed. */
+/* `prefix`, followed by a text of all bytes; to be freed. */
 rg_status rg_base64_write(const char *prefix, const void *data, size_t size, char **text);
 
 /* The bytes of a text, to be freed; RG_MALFORMED if it is none. */

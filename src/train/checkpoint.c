@@ -186,9 +186,9 @@ static void fill_request(const rg_checkpoint *checkpoint, const rg_onnx_write_de
     names[0] = (rg_onnx_write_name){ images, info.name, last };
     if (rg_onnx_output(model, 0, &info) != RG_OK)
         return;
-    const bool behind = last && has_channels_last(&info, &s->network);
-    names[1] = (rg_onnx_write_name){ "logits", info.name, behind };
-    names[2] = (rg_onnx_write_name){ "probabilities", "probabilities", behind };
+    const bool output_last = last && has_channels_last(&info, &s->network);
+    names[1] = (rg_onnx_write_name){ "logits", info.name, output_last };
+    names[2] = (rg_onnx_write_name){ "probabilities", "probabilities", output_last };
     request->name_count = 3;
 }
 

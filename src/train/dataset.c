@@ -154,7 +154,7 @@ const void *rg_dataset_image(const rg_dataset *set, int64_t index)
     const rg_dataset *whole = rg_dataset_whole(set);
     if (whole->pixels == NULL)
         return NULL;
-    return whole->pixels + (size_t)rg_dataset_place(set, index) * whole->image_bytes;
+    return whole->pixels + (size_t)rg_dataset_whole_index(set, index) * whole->image_bytes;
 }
 
 rg_status rg_dataset_fetch(const rg_dataset *set, int64_t index, rg_decoder *decoder, void *to,
@@ -164,7 +164,7 @@ rg_status rg_dataset_fetch(const rg_dataset *set, int64_t index, rg_decoder *dec
     if (*pixels != NULL)
         return RG_OK;
     *pixels = to;
-    return rg_items_decode(rg_dataset_whole(set)->items, (size_t)rg_dataset_place(set, index),
+    return rg_items_decode(rg_dataset_whole(set)->items, (size_t)rg_dataset_whole_index(set, index),
                            decoder, to);
 }
 
@@ -174,8 +174,8 @@ rg_status rg_dataset_fetch_mask(const rg_dataset *set, int64_t index, rg_decoder
     const rg_dataset *whole = rg_dataset_whole(set);
     const int32_t *mask = rg_dataset_mask(set, index);
     if (mask == NULL)
-        return rg_items_decode_mask(whole->items, (size_t)rg_dataset_place(set, index), decoder,
-                                    to);
+        return rg_items_decode_mask(whole->items, (size_t)rg_dataset_whole_index(set, index),
+                                    decoder, to);
     memcpy(to, mask, (size_t)set->info.targets * sizeof *to);
     return RG_OK;
 }
@@ -215,7 +215,7 @@ int32_t rg_dataset_label(const rg_dataset *set, int64_t index)
 {
     if (set == NULL || index < 0 || index >= set->info.count || set->info.target != RG_TARGET_CLASS)
         return -1;
-    return rg_dataset_whole(set)->labels[rg_dataset_place(set, index)];
+    return rg_dataset_whole(set)->labels[rg_dataset_whole_index(set, index)];
 }
 
 const float *rg_dataset_values(const rg_dataset *set, int64_t index)
@@ -223,7 +223,7 @@ const float *rg_dataset_values(const rg_dataset *set, int64_t index)
     if (set == NULL || index < 0 || index >= set->info.count ||
         rg_dataset_whole(set)->values == NULL)
         return NULL;
-    return rg_dataset_whole(set)->values + rg_dataset_place(set, index) * set->info.targets;
+    return rg_dataset_whole(set)->values + rg_dataset_whole_index(set, index) * set->info.targets;
 }
 
 const int32_t *rg_dataset_mask(const rg_dataset *set, int64_t index)
@@ -231,7 +231,7 @@ const int32_t *rg_dataset_mask(const rg_dataset *set, int64_t index)
     if (set == NULL || index < 0 || index >= set->info.count || set->info.target != RG_TARGET_MASK)
         return NULL;
     const int32_t *labels = rg_dataset_whole(set)->labels;
-    return labels != NULL ? labels + rg_dataset_place(set, index) * set->info.targets : NULL;
+    return labels != NULL ? labels + rg_dataset_whole_index(set, index) * set->info.targets : NULL;
 }
 
 /* ---- telling sets apart ---- */
@@ -250,7 +250,7 @@ static uint64_t hash_bytes(uint64_t key, const void *data, size_t size)
     return rg_random_key(key, rest);
 }
 
-/* A file's name without its ending, and an image's place in an archive: its size there. */
+/* A file's name without its ending, and the size of an image in an archive. */
 static uint64_t hash_item(uint64_t key, const rg_items *items, size_t index)
 {
     const rg_item *item = &items->list[index];
@@ -265,7 +265,7 @@ int64_t rg_dataset_hash(const rg_dataset *set)
     const int64_t targets = set->info.targets;
     uint64_t key = rg_random_key((uint64_t)set->info.count, (uint64_t)set->info.target);
     for (int64_t i = 0; i < set->info.count; i++) {
-        const size_t at = (size_t)rg_dataset_place(set, i);
+        const size_t at = (size_t)rg_dataset_whole_index(set, i);
         const float *values = rg_dataset_values(set, i);
         const int32_t label = rg_dataset_label(set, i);
         key = rg_random_key(key, (uint64_t)(label + 1));
@@ -355,7 +355,7 @@ rg_status rg_dataset_split(const rg_dataset *set, double fraction, uint64_t seed
     if (status == RG_OK) {
         int64_t *to[] = { rest->index, part->index };
         for (int64_t i = 0; i < count; i++)
-            *to[((const bool *)chosen)[i]]++ = rg_dataset_place(set, i);
+            *to[((const bool *)chosen)[i]]++ = rg_dataset_whole_index(set, i);
         *train = rest;
         *validation = part;
     } else {

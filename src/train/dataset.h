@@ -58,8 +58,8 @@ rg_status rg_dataset_check(rg_dataset *set, size_t *bytes);
 /* Names the classes: from the list, or by their numbers if `names` is NULL. */
 rg_status rg_dataset_name(rg_dataset *set, int32_t classes, const char *const names[]);
 
-/* Image i of a set is image i of its `whole`, or this one of it. */
-RG_INLINE int64_t rg_dataset_place(const rg_dataset *set, int64_t i)
+/* The index in its `whole` of image i of a set. */
+RG_INLINE int64_t rg_dataset_whole_index(const rg_dataset *set, int64_t i)
 {
     return set->whole != NULL ? set->index[i] : i;
 }

@@ -110,7 +110,7 @@ static rg_status take_sides(rg_draw_work *work)
         s->rows = work->rows;
         RG_TRY(RG_DRAW_TAKE(work->layout, most, &s->items));
         RG_TRY(RG_DRAW_TAKE(work->layout, most, &s->order));
-        RG_TRY(RG_DRAW_TAKE(work->layout, most, &s->place));
+        RG_TRY(RG_DRAW_TAKE(work->layout, most, &s->position));
         RG_TRY(RG_DRAW_TAKE(work->layout, most, &s->best));
         RG_TRY(RG_DRAW_TAKE(work->layout, most, &s->weights));
         RG_TRY(RG_DRAW_TAKE(work->layout, work->rows + 1, &s->row_start));

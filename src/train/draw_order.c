@@ -15,11 +15,11 @@ enum {
 
 /* ---- the order within rows ---- */
 
-static void set_places(rg_draw_side *s)
+static void set_positions(rg_draw_side *s)
 {
     for (int32_t row = 0; row < s->rows; row++) {
         for (int32_t i = s->row_start[row]; i < s->row_start[row + 1]; i++)
-            s->place[s->order[i]] = i - s->row_start[row];
+            s->position[s->order[i]] = i - s->row_start[row];
     }
 }
 
@@ -30,8 +30,8 @@ static int64_t count_crossings(const rg_draw_side *s)
         const int32_t end = s->link_start[row + 1];
         for (int32_t a = s->link_start[row]; a < end; a++) {
             for (int32_t b = a + 1; b < end && b < a + COUNTED_LINKS; b++) {
-                const int32_t top = s->place[s->links[a][0]] - s->place[s->links[b][0]];
-                const int32_t low = s->place[s->links[a][1]] - s->place[s->links[b][1]];
+                const int32_t top = s->position[s->links[a][0]] - s->position[s->links[b][0]];
+                const int32_t low = s->position[s->links[a][1]] - s->position[s->links[b][1]];
                 crossings += (top < 0 && low > 0) || (top > 0 && low < 0);
             }
         }
@@ -50,7 +50,7 @@ static void set_keys(rg_draw_side *s, int32_t row, bool down)
     const int32_t upper = down ? row - 1 : row;
     for (int32_t k = s->link_start[upper]; k < s->link_start[upper + 1]; k++) {
         rg_draw_item *item = &s->items[s->links[k][down ? 1 : 0]];
-        item->key += s->place[s->links[k][down ? 0 : 1]];
+        item->key += s->position[s->links[k][down ? 0 : 1]];
         item->x += 1;
     }
     for (int32_t i = s->row_start[row]; i < s->row_start[row + 1]; i++) {
@@ -80,14 +80,14 @@ static void sweep_order(rg_draw_side *s, bool down)
         set_keys(s, row, down);
         sort_row(s, row);
         for (int32_t k = s->row_start[row]; k < s->row_start[row + 1]; k++)
-            s->place[s->order[k]] = k - s->row_start[row];
+            s->position[s->order[k]] = k - s->row_start[row];
     }
 }
 
 static void order_rows(rg_draw_side *s)
 {
     const size_t bytes = (size_t)s->item_count * sizeof *s->order;
-    set_places(s);
+    set_positions(s);
     memcpy(s->best, s->order, bytes);
     int64_t fewest = count_crossings(s);
     for (int i = 0; i < ORDER_SWEEPS && fewest > 0; i++) {
@@ -99,7 +99,7 @@ static void order_rows(rg_draw_side *s)
         }
     }
     memcpy(s->order, s->best, bytes);
-    set_places(s);
+    set_positions(s);
 }
 
 /* ---- x ---- */

@@ -22,7 +22,7 @@ typedef struct rg_draw_position {
     bool done;
 } rg_draw_position;
 
-/* What stands in a row: the box of a node, or the place where a long line passes through. */
+/* What stands in a row: the box of a node, or the point where a long line passes through. */
 typedef struct rg_draw_item {
     int32_t node;       /* -1: a line passes */
     int32_t row;        /* from the top */
@@ -40,7 +40,7 @@ typedef struct rg_draw_side {
     int32_t *row_start;  /* rows + 1: where each row begins in `order` */
     int32_t (*links)[2]; /* items of neighbouring rows, the upper and the lower, by row */
     int32_t *link_start; /* rows + 1: where the links down from each row begin */
-    int32_t *place;      /* of each item within its row */
+    int32_t *position;   /* of each item within its row */
     int32_t *best;       /* the best order so far */
     double *weights;     /* a number per item */
 } rg_draw_side;

@@ -63,7 +63,7 @@ rg_figure rg_significant(double value, int digits)
     return figure;
 }
 
-/* Puts a unit behind a figure, with a space that does not break. */
+/* Puts a unit after a figure, with a space that does not break. */
 static rg_figure with_unit(rg_figure figure, const char *unit)
 {
     const size_t used = strlen(figure.text);

@@ -65,7 +65,7 @@ static void keep_bad(pass *p, size_t index, rg_status status, bool is_resizable)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Looks for an image with colours; those that cannot be read are told of later. */
+/* Looks for an image with colours; those that cannot be read are reported later. */
 static void look_for_colour(pass *p, size_t i, rg_decoder *decoder)
 {
     rg_image_header header = { 0 };

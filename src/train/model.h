@@ -99,12 +99,12 @@ void rg_network_destroy(rg_network *network);
 rg_status rg_network_desc_copy(const char *who, const rg_network_desc *desc,
                                rg_network_desc *checked);
 
-/* Adds the results "logits", with this shape for one image, and "loss" behind the labels. `name` is
- * that of the model. */
+/* Adds the results "logits", with this shape for one image, and "loss", which reads the labels.
+ * `name` is that of the model. */
 rg_status rg_network_add_results(rg_network *network, const rg_network_desc *options,
                                  const char *name, rg_value *logits, const rg_tensor_desc *desc);
 
-/* A name for a value that training adds: `wanted`, or one with underscores behind it where the
+/* A name for a value that training adds: `wanted`, or one with underscores after it where the
  * model of the file has a tensor of that name. */
 void rg_network_own_name(const rg_network *network, const char *wanted, char name[RG_OWN_NAME]);
 

@@ -172,8 +172,8 @@ static rg_status add_weights(converter *c, const rg_node *node, bool last)
         return RG_OK;
     const rg_tensor_desc *w = &node->in[1]->desc;
     rg_fields_text(&node->op->desc, node->desc, fields, sizeof fields);
-    const bool behind = strstr(fields, "layout=in_out") != NULL;
-    const int64_t outputs = w->dims[behind ? w->rank - 1 : 0];
+    const bool outputs_last = strstr(fields, "layout=in_out") != NULL;
+    const int64_t outputs = w->dims[outputs_last ? w->rank - 1 : 0];
     if (last && outputs == c->classes)
         RG_TRY(add(c->out, " classes"));
     else

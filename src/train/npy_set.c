@@ -86,34 +86,34 @@ static rg_status read_array(rg_source *source, rg_npy_array *array)
 
 /* ---- where they stand ---- */
 
-typedef struct npy_place {
+typedef struct npy_location {
     const char *path;
     const rg_zip *zip; /* NULL: the path is a folder */
     const rg_dataset_options *options;
-} npy_place;
+} npy_location;
 
 /* Puts file and member, or file alone, before the sentence. */
-static rg_status blame(const npy_place *place, const char *name, rg_status status)
+static rg_status blame(const npy_location *location, const char *name, rg_status status)
 {
     char path[RG_DATASET_PATH];
-    if (status != RG_OK && place->zip != NULL && name != NULL)
+    if (status != RG_OK && location->zip != NULL && name != NULL)
         rg_error_prefix("member %s: ", name);
-    const bool inside = place->zip == NULL && name != NULL;
-    if (status != RG_OK && inside && rg_path_join(path, place->path, name) == RG_OK)
+    const bool inside = location->zip == NULL && name != NULL;
+    if (status != RG_OK && inside && rg_path_join(path, location->path, name) == RG_OK)
         rg_path_prefix(path);
     else if (status != RG_OK)
-        rg_path_prefix(place->path);
+        rg_path_prefix(location->path);
     return status;
 }
 
-static rg_status read_member(const npy_place *place, rg_npy_array *array)
+static rg_status read_member(const npy_location *location, rg_npy_array *array)
 {
     rg_zip_member member;
     rg_source source;
-    RG_TRY(rg_zip_find(place->zip, array->name, &array->found, &member));
+    RG_TRY(rg_zip_find(location->zip, array->name, &array->found, &member));
     if (!array->found)
         return RG_OK;
-    rg_status status = rg_zip_begin(place->zip, &member, &source);
+    rg_status status = rg_zip_begin(location->zip, &member, &source);
     if (status == RG_OK)
         status = read_array(&source, array);
     if (status == RG_OK)
@@ -122,14 +122,14 @@ static rg_status read_member(const npy_place *place, rg_npy_array *array)
     return status;
 }
 
-static rg_status read_file(const npy_place *place, rg_npy_array *array)
+static rg_status read_file(const npy_location *location, rg_npy_array *array)
 {
     char path[RG_DATASET_PATH];
     struct stat info;
     uint64_t size;
     int file;
     rg_source source;
-    RG_TRY(rg_path_join(path, place->path, array->name));
+    RG_TRY(rg_path_join(path, location->path, array->name));
     array->found = stat(path, &info) == 0;
     if (!array->found)
         return RG_OK;
@@ -142,44 +142,44 @@ static rg_status read_file(const npy_place *place, rg_npy_array *array)
     return status;
 }
 
-static rg_status find_array(const npy_place *place, char letter, const char *end,
+static rg_status find_array(const npy_location *location, char letter, const char *end,
                             rg_npy_array *array)
 {
     snprintf(array->name, sizeof array->name, "%c%s%s.npy", letter, end[0] != 0 ? "_" : "", end);
-    return blame(place, array->name,
-                 place->zip != NULL ? read_member(place, array) : read_file(place, array));
+    return blame(location, array->name,
+                 location->zip != NULL ? read_member(location, array) : read_file(location, array));
 }
 
-static bool has_array(const npy_place *place, char letter, const char *end)
+static bool has_array(const npy_location *location, char letter, const char *end)
 {
     rg_npy_array array = { .found = false };
     rg_zip_member member;
     char path[RG_DATASET_PATH];
     struct stat info;
     snprintf(array.name, sizeof array.name, "%c%s%s.npy", letter, end[0] != 0 ? "_" : "", end);
-    if (place->zip == NULL)
-        return rg_path_join(path, place->path, array.name) == RG_OK && stat(path, &info) == 0;
-    return rg_zip_find(place->zip, array.name, &array.found, &member) != RG_OK || array.found;
+    if (location->zip == NULL)
+        return rg_path_join(path, location->path, array.name) == RG_OK && stat(path, &info) == 0;
+    return rg_zip_find(location->zip, array.name, &array.found, &member) != RG_OK || array.found;
 }
 
 static bool has_part(void *context, const char *name)
 {
-    const npy_place *place = context;
-    const bool found = has_array(place, 'x', name), labelled = has_array(place, 'y', name);
+    const npy_location *location = context;
+    const bool found = has_array(location, 'x', name), labelled = has_array(location, 'y', name);
     const bool is_test = strcmp(name, "test") == 0;
-    if (found && !labelled && is_test && place->options != NULL)
-        rg_dataset_say(place->options, "%s: x_test.npy is ignored, because there is no y_test.npy",
-                       place->path);
+    if (found && !labelled && is_test && location->options != NULL)
+        rg_dataset_say(location->options,
+                       "%s: x_test.npy is ignored, because there is no y_test.npy", location->path);
     return found && (labelled || !is_test);
 }
 
 /* What follows x and y of a part in the names of its arrays: "train", or nothing, which counts as
  * the training part, too. */
-static rg_status find_end(npy_place place, rg_dataset_part part, const char **end)
+static rg_status find_end(npy_location location, rg_dataset_part part, const char **end)
 {
     if (part != RG_DATASET_TEST)
-        place.options = NULL; /* it is said once */
-    *end = rg_dataset_find_part(part, has_part, &place);
+        location.options = NULL; /* it is said once */
+    *end = rg_dataset_find_part(part, has_part, &location);
     if (*end == NULL && part == RG_DATASET_TRAIN)
         *end = "";
     return *end != NULL ? RG_OK : rg_dataset_no_part(part);
@@ -188,12 +188,12 @@ static rg_status find_end(npy_place place, rg_dataset_part part, const char **en
 bool rg_npy_is_here(const char *folder)
 {
     static const char *const ends[] = { "", "train", "test", "val", "valid", "validation" };
-    const npy_place place = { .path = folder };
+    const npy_location location = { .path = folder };
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        if (has_array(&place, 'x', ends[i]))
+        if (has_array(&location, 'x', ends[i]))
             return true;
     }
-    return has_array(&place, 'y', "") && !rg_image_folder_is_here(folder);
+    return has_array(&location, 'y', "") && !rg_image_folder_is_here(folder);
 }
 
 /* ---- x ---- */
@@ -295,57 +295,57 @@ static rg_status use_images(rg_dataset *set, rg_npy_array *x)
 /* ---- the set ---- */
 
 /* `pixels`: the rows and columns of an image. */
-static rg_status read_images(const npy_place *place, rg_dataset_part part, const char *end,
+static rg_status read_images(const npy_location *location, rg_dataset_part part, const char *end,
                              rg_dataset *set, rg_npy_targets *pixels)
 {
     rg_npy_array x = { 0 };
-    rg_status status = find_array(place, 'x', end, &x);
+    rg_status status = find_array(location, 'x', end, &x);
     if (status == RG_OK && !x.found && part == RG_DATASET_TRAIN)
-        status = blame(place, NULL,
+        status = blame(location, NULL,
                        rg_fail(RG_INVALID_ARGUMENT,
                                "has no train part: its arrays must be x and y, or x_train and "
                                "y_train, perhaps with x_test and y_test"));
     else if (status == RG_OK && !x.found)
-        status = blame(place, NULL, rg_dataset_no_part(part));
+        status = blame(location, NULL, rg_dataset_no_part(part));
     else if (status == RG_OK)
-        status = blame(place, x.name, use_images(set, &x));
+        status = blame(location, x.name, use_images(set, &x));
     rg_npy_list_dims(&x.h, 1, x.h.rank > 3 ? x.h.rank - 1 : x.h.rank, pixels);
     release_array(&x);
     return status;
 }
 
-static rg_status read_labels(const npy_place *place, const char *end, rg_dataset *set,
+static rg_status read_labels(const npy_location *location, const char *end, rg_dataset *set,
                              rg_npy_targets *targets, int32_t *largest)
 {
     rg_npy_array y = { 0 };
-    rg_status status = find_array(place, 'y', end, &y);
+    rg_status status = find_array(location, 'y', end, &y);
     if (status == RG_OK && !y.found && set != NULL)
-        status = blame(place, NULL, rg_fail(RG_MALFORMED, "the labels %s are missing", y.name));
+        status = blame(location, NULL, rg_fail(RG_MALFORMED, "the labels %s are missing", y.name));
     else if (status == RG_OK && y.found)
-        status = blame(place, y.name, rg_npy_use_labels(&y, set, targets, largest));
+        status = blame(location, y.name, rg_npy_use_labels(&y, set, targets, largest));
     release_array(&y);
     return status;
 }
 
 /* The classes of all parts count, and their targets agree. */
-static rg_status read_set(const npy_place *place, rg_dataset_part part, rg_dataset *set)
+static rg_status read_set(const npy_location *location, rg_dataset_part part, rg_dataset *set)
 {
     rg_npy_targets pixels, own = { .name = "" };
     int32_t largest = 0;
     const char *end;
-    RG_TRY(blame(place, NULL, find_end(*place, part, &end)));
-    RG_TRY(read_images(place, part, end, set, &pixels));
-    RG_TRY(read_labels(place, end, set, &own, &largest));
-    RG_TRY(blame(place, own.name, rg_npy_check_mask(set, &own, &pixels)));
+    RG_TRY(blame(location, NULL, find_end(*location, part, &end)));
+    RG_TRY(read_images(location, part, end, set, &pixels));
+    RG_TRY(read_labels(location, end, set, &own, &largest));
+    RG_TRY(blame(location, own.name, rg_npy_check_mask(set, &own, &pixels)));
     if (part == RG_DATASET_TRAIN)
-        rg_npy_warn(set, place->path, place->options);
+        rg_npy_warn(set, location->path, location->options);
     for (int i = RG_DATASET_TRAIN; i <= RG_DATASET_VALIDATION; i++) {
-        const npy_place silent = { .path = place->path, .zip = place->zip };
+        const npy_location silent = { .path = location->path, .zip = location->zip };
         rg_npy_targets other = { .name = "" };
         if (i == (int)part || find_end(silent, (rg_dataset_part)i, &end) != RG_OK)
             continue;
-        RG_TRY(read_labels(place, end, NULL, &other, &largest));
-        RG_TRY(blame(place, own.name, rg_npy_check_parts(&own, &other)));
+        RG_TRY(read_labels(location, end, NULL, &other, &largest));
+        RG_TRY(blame(location, own.name, rg_npy_check_parts(&own, &other)));
     }
     return rg_dataset_name(set, largest + 1, NULL);
 }
@@ -353,16 +353,16 @@ static rg_status read_set(const npy_place *place, rg_dataset_part part, rg_datas
 rg_status rg_npy_read_folder(const char *folder, rg_dataset_part part,
                              const rg_dataset_options *options, rg_dataset *set)
 {
-    return read_set(&(npy_place){ .path = folder, .options = options }, part, set);
+    return read_set(&(npy_location){ .path = folder, .options = options }, part, set);
 }
 
 rg_status rg_npz_read(const char *path, rg_dataset_part part, const rg_dataset_options *options,
                       rg_dataset *set)
 {
     rg_zip zip;
-    const npy_place place = { path, &zip, options };
-    RG_TRY(blame(&place, NULL, rg_zip_open(&zip, path)));
-    const rg_status status = read_set(&place, part, set);
+    const npy_location location = { path, &zip, options };
+    RG_TRY(blame(&location, NULL, rg_zip_open(&zip, path)));
+    const rg_status status = read_set(&location, part, set);
     rg_zip_close(&zip);
     return status;
 }

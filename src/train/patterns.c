@@ -11,7 +11,7 @@
 
 enum { ENTRY = 512 }; /* the longest entry with its end */
 
-/* Copies the next entry and moves *list behind it; false at the end. */
+/* Copies the next entry and moves *list past it; false at the end. */
 static bool next_entry(const char **list, char entry[ENTRY])
 {
     if (*list == NULL || **list == 0)

@@ -80,7 +80,7 @@ static void on_cut(void *context, int32_t cut, rg_commands *commands)
         r->status = record_bucket(r, commands, (size_t)cut);
 }
 
-/* The steps behind which all pieces of the buckets are made. */
+/* The steps after which all pieces of the buckets are complete. */
 static rg_status find_cuts(rg_stepper *t, const rg_step_part *part, int32_t cuts[])
 {
     rg_micro *m = t->micro;

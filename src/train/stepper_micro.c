@@ -104,7 +104,7 @@ static rg_status make_zeros(const rg_stepper *t, int64_t count, rg_tensor **tens
 static rg_status make_buckets(rg_micro *m)
 {
     enum { ELEMENTS = 1 << 19 };
-    int64_t behind = m->elements;
+    int64_t end = m->elements;
     RG_TRY(rg_allocate_array(m->count, sizeof *m->buckets, &m->buckets));
     for (size_t i = m->count; i-- > 0;) {
         rg_micro_bucket *b = &m->buckets[m->bucket_count > 0 ? m->bucket_count - 1 : 0];
@@ -114,8 +114,8 @@ static rg_status make_buckets(rg_micro *m)
         }
         b->first = i;
         b->offset = m->pieces[i].offset;
-        b->count += behind - b->offset;
-        behind = b->offset;
+        b->count += end - b->offset;
+        end = b->offset;
     }
     return RG_OK;
 }

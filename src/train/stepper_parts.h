@@ -63,7 +63,7 @@ typedef struct rg_micro_piece {
     int64_t offset;      /* in elements */
 } rg_micro_piece;
 
-/* Pieces behind each other, which are summed over ranks together. */
+/* Consecutive pieces, which are summed over ranks together. */
 typedef struct rg_micro_bucket {
     size_t first, end;     /* pieces */
     int64_t offset, count; /* elements */

@@ -35,7 +35,7 @@ struct rg_sync {
     int32_t count;
     exchange *order;  /* of all ranks */
     size_t each;      /* exchanges of a micro-batch */
-    int32_t *steps;   /* (micro-batches of this rank, each): behind which they are */
+    int32_t *steps;   /* (micro-batches of this rank, each): the steps before them */
     int64_t channels; /* the most of a norm */
     double *own;      /* (micro-batches of this rank, 2, channels): numbers of an exchange */
     double *all;      /* the same of all ranks */
@@ -44,13 +44,13 @@ struct rg_sync {
     void *elements;   /* of a tensor */
 };
 
-/* ---- where they meet ---- */
+/* ---- the order of exchanges ---- */
 
 static const char *const forward_names[] = { "mean_of_batch", "variance_of_batch",
                                              "unbiased_of_batch" };
 static const char *const backward_names[] = { "dmean_of_batch", "dvariance_of_batch" };
 
-/* The step of a plan behind which all tensors of an exchange are made. */
+/* The step of a plan after which all tensors of an exchange are complete. */
 static rg_status find_step(const rg_stepper *t, const rg_plan *plan, const exchange *m, int32_t *at)
 {
     const rg_split_norm *norm = &t->network.norms[m->norm];
@@ -315,7 +315,7 @@ static rg_status run_exchange(rg_stepper *t, rg_step_slot *s, const exchange *m)
 
 /* ---- a batch ---- */
 
-/* The steps of a micro-batch behind exchange k - 1, up to exchange k. */
+/* The steps of a micro-batch after exchange k - 1, up to exchange k. */
 static rg_status record_piece(rg_stepper *t, rg_step_slot *s, int32_t index, size_t k)
 {
     const rg_sync *y = t->sync;

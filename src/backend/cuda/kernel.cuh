@@ -207,7 +207,7 @@ static __device__ __forceinline__ void copy_or_zero(void *shared, const void *fr
     copy_async<BYTES>(shared, from, valid ? BYTES : 0);
 }
 
-/* Behind it the thread sees its own copies; other threads see them after a barrier. */
+/* After it the thread sees its own copies; other threads see them after a barrier. */
 static __device__ __forceinline__ void await_copies()
 {
 #if __CUDA_ARCH__ >= 800

@@ -86,7 +86,7 @@ typedef struct rg_pair_unit {
     rg_pair_function *rows;
     bool tall;    /* rows are worth most where there are 32 or more */
     int64_t run;  /* elements of k that are a run of core/long_sum.h, a multiple of RG_PAIR_DEPTH */
-    int64_t step; /* elements of k that it reads together: at most so many less one behind a run */
+    int64_t step; /* elements of k that it reads together: at most this many less one after a run */
 } rg_pair_unit;
 
 /* The best one that there is, see backend/cpu/bf16_unit.h; NULL: none. */

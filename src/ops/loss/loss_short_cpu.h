@@ -118,8 +118,8 @@ RG_INLINE void put_short_slopes(const short_slopes *s, const real *powers, char 
         vstore_partial(dx, i, vlanes_left(length - i), T, short_slope(s, powers, i));
 }
 
-/* Where the power of element i stands. */
-RG_INLINE int64_t power_place(int64_t i, int64_t length, const rg_dtype T)
+/* The index of the power of element i. */
+RG_INLINE int64_t power_index(int64_t i, int64_t length, const rg_dtype T)
 {
     if (T != RG_BF16 || 2 * VLEN > length || i >= 2 * VLEN)
         return i;
@@ -145,7 +145,7 @@ RG_INLINE void end_short_row(const rg_loss_args *k, short_rows *s, int r, int64_
         return;
     const short_slopes slopes = { (real)((double)u.slope * n->total / sum),
                                   u.slope * (real)n->share, (real)(sum * n->keep / n->total),
-                                  power_place(u.label, k->length, T) };
+                                  power_index(u.label, k->length, T) };
     put_short_slopes(&slopes, s->powers + r * SHORT_ROW, s->dx[r], k->length, T);
 }
 

@@ -46,7 +46,7 @@ RG_INLINE narrow_pixel load_pixel(const narrow *k, const int inputs, int64_t fir
 typedef void narrow_step(const narrow *k, const narrow_pixel *p, int64_t i, const int n,
                          const rg_dtype T);
 
-/* Behind the last channel come zeros. */
+/* Zeros follow the last channel. */
 RG_INLINE void square_step(const narrow *k, const narrow_pixel *p, int64_t i, const int n,
                            const rg_dtype T)
 {

@@ -108,7 +108,7 @@ RG_OUTLINE void copy_pair_inputs(const rg_conv_rows_args *k, const conv_block *b
     }
 }
 
-/* Whether a unit can read pixels of the image, behind which it finds those of others. */
+/* Whether a unit can read pixels of the image that are followed by those of others. */
 RG_INLINE bool fits_in_place(const rg_conv_rows_args *k)
 {
     return k->depth % RG_PAIR_DEPTH == 0 ||

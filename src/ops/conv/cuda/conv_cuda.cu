@@ -277,7 +277,7 @@ static bool run_by_images(const rg_conv_call *call, scratch_arena *arena)
         conv_weight_count(s) * (int64_t)(call->dtype == RG_F64 ? sizeof(double) : sizeof(float));
     const int64_t each = images_per_call(call), calls = each > 0 ? ceil_div(s->images, each) : 0;
     char *const sums = (char *)arena_alloc(arena, (size_t)(calls * sum_bytes));
-    const size_t behind = arena->used;
+    const size_t kept = arena->used;
     for (int64_t i = 0; i < calls; i++) {
         const int64_t first = i * each, left = s->images - first;
         const rg_conv_weights_args some = some_images(call, first, left < each ? left : each,
@@ -286,7 +286,7 @@ static bool run_by_images(const rg_conv_call *call, scratch_arena *arena)
                              (first * s->y[0] * element % 16 != 0) << 1 |
                              (i * sum_bytes % 16 != 0) << 2;
         scratch_arena own = *arena;
-        own.used = behind;
+        own.used = kept;
         if (!run_weights(call->dtype, &some, (call->unaligned & 3) | odd, &own))
             return false;
         arena->used = arena->used > own.used ? arena->used : own.used;
