@@ -78,8 +78,8 @@ RG_API rg_arithmetic_desc rg_arithmetic_desc_default(void);
  *      a, b (shapes that fit together)  ->  y (both broadcast)
  *
  *  The gradient of multiply, divide, maximum, minimum and mask reads a and b; that of add and
- * subtract reads them where there is a bound, and otherwise nothing but dy. Its state contains no
- * tensors.
+ *  subtract reads them where there is a bound, and otherwise nothing but dy. Its state contains no
+ *  tensors.
  */
 RG_API rg_status rg_arithmetic_create(rg_device *device, const rg_arithmetic_desc *desc,
                                       rg_kernel **kernel);

@@ -87,8 +87,8 @@ RG_API rg_batch_norm_desc rg_batch_norm_desc_default(void);
  *  The gradient reads x, gamma, beta if there is a neuron, and given statistics; statistics of x
  *  come from the state, or without one are computed again. The bits of a requested gradient do not
  *  depend on the other requests. The state holds, one for each channel, in f32, or f64 for f64,
- * "mean", "variance", "inverse_sigma" (s), "dgamma", "dbeta"; and "moments" (4, channels): the mean
- *  as a sum of two numbers, variance, s; and in f64 "sums" (2, channels): dbeta, dgamma. */
+ *  "mean", "variance", "inverse_sigma" (s), "dgamma", "dbeta"; and "moments" (4, channels): the
+ *  mean as a sum of two numbers, variance, s; and in f64 "sums" (2, channels): dbeta, dgamma. */
 RG_API rg_status rg_batch_norm_create(rg_device *device, const rg_batch_norm_desc *desc,
                                       rg_kernel **kernel);
 

@@ -93,7 +93,7 @@ RG_API rg_status rg_checkpoint_write_onnx(const rg_checkpoint *checkpoint, rg_de
                                           const rg_onnx_write_desc *desc, const char *path);
 
 /** Writes the parameters of that model to a safetensors file, as rg_onnx_write_weights() does;
- * those of an ONNX model have its names. */
+ *  those of an ONNX model have its names. */
 RG_API rg_status rg_checkpoint_write_weights(const rg_checkpoint *checkpoint, rg_device *device,
                                              const rg_onnx_write_desc *desc, const char *path);
 

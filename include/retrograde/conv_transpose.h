@@ -18,7 +18,8 @@
  *  with w in one of two layouts, k being the taps of a window:
  *
  *      out_in  W(p, o, c) = w(o, k - 1 - p, c)   MPS: zeros are put between the pixels of x, then
- * an ordinary convolution goes over it, whose weights are not rotated; w (out, kh, kw, in / groups)
+ *  an ordinary convolution goes over it, whose weights are not rotated; w (out, kh, kw, in /
+ *  groups)
  *      in_out  W(p, o, c) = w(c, p, o)           ONNX, PyTorch: the weights of the convolution that
  *                                                goes the other way; w (in, kh, kw, out / groups)
  *

@@ -37,7 +37,7 @@ extern "C" {
 #define RG_DATASET_IGNORED (-1)
 
 /** Images of one size with labels, in memory or in files that are read when images are needed. It
- * is immutable and may be used from any thread. */
+ *  is immutable and may be used from any thread. */
 typedef struct rg_dataset rg_dataset;
 
 typedef enum rg_dataset_part {
@@ -68,10 +68,10 @@ typedef struct rg_dataset_info {
 typedef struct rg_dataset_options {
     uint32_t size;   /**< of this struct; set by rg_dataset_options_default() */
     int32_t threads; /**< that decode images; 0 (default): one for each processor, 16 at most */
-    int64_t height,
-        width; /**< of images in PNG, JPEG and WebP files: they are resized until they just
-                    cover this size (bilinear with antialiasing, as in Pillow), and cut
-                    to its middle. 0 and 0 (default): all have the size of the first */
+    /** Of images in PNG, JPEG and WebP files: they are resized until they just cover this size
+     *  (bilinear with antialiasing, as in Pillow), and cut to its middle. 0 and 0 (default): all
+     *  have the size of the first. */
+    int64_t height, width;
     int64_t memory_bytes; /**< such images are decoded once, when the set is opened, if
                                together they have at most this many bytes; more are decoded when
                                they are needed (default 256 MiB) */
@@ -96,10 +96,10 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *  - a folder with a folder of PNG, JPEG or WebP files for each class, or with such folders below
  *    train/ and below test/ or val/ (valid/, validation/), or both. Images may lie in folders
  *    below those of the classes. A test/ without folders of classes is ignored. Classes are
- * numbered in the order of their names. Images are RGB if one of them has colours: 16 bits are cut
- * to 8, palettes are looked up, what is transparent becomes black; JPEG images are turned upright
- * by the orientation in their EXIF data; gamma and colour profiles are not looked at. An image has
- * at most 2 * 10^8 pixels;
+ *    numbered in the order of their names. Images are RGB if one of them has colours: 16 bits are
+ *    cut to 8, palettes are looked up, what is transparent becomes black; JPEG images are rotated
+ *    and mirrored as the orientation in their EXIF data says; gamma and colour profiles are
+ *    ignored. An image has at most 2 * 10^8 pixels;
  *  - a folder with images/, such files, and masks/, PNG files of the same names but for their
  *    endings, or with these below train/, test/, val/ as above (segmentation). The class of a
  *    pixel is the sample of a grey mask, or the index of a mask with a palette; 255, or 65535 with
@@ -110,17 +110,17 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *    its first dot make a sample, an image (name.jpg, name.jpeg, name.png, name.webp) and the
  *    number of its class (name.cls). Files whose names begin with test or val are those parts;
  *  - an NPZ file, or a folder of NPY files, with x and y, or with x_train, y_train, x_test, y_test,
- *    x_val, y_val:
- *    x (n, h, w, c), (n, h, w), (n, w) or (n), of u1, or of f2, f4, f8, which become f32; of more
- *    dimensions the first is h, the last is c, and those between make one. y of u1, i4, i8 is a
- *    class (n) or (n, 1), labels of 0 and 1 (n, classes), or a mask (n, h, w); y of f2, f4, f8
- *    are values (n), (n, k), ... Both parts have targets of one kind and number, and a mask has
- *    the size of its image. -1 in a mask of i4 or i8 marks pixels that are ignored;
+ *    x_val, y_val: x (n, h, w, c), (n, h, w), (n, w) or (n), of u1 or b1, or of other integers,
+ *    f2, f4 or f8, which become f32; of more dimensions the first is h, the last is c, and those
+ *    between make one. y of integers is a class (n) or (n, 1), labels of 0 and 1 (n, classes), or
+ *    a mask (n, h, w); y of f2, f4, f8 are values (n), (n, k), ... All parts have targets of one
+ *    kind and number, and a mask has the size of its image. -1 in a mask of signed integers marks
+ *    pixels that are ignored;
  *  - the name of a set that Debian installs, "fashion-mnist", if no file has that name (package
  *    dataset-fashion-mnist), or "glyphs", a set of 12000 and 2000 images by rg_dataset_glyphs().
  *
- *  RG_INVALID_ARGUMENT, which no file leads to otherwise, where a set has no such part: the other
- *  one may be split then. The number of classes is that of both parts. gzip and compressed NPZ
+ *  RG_INVALID_ARGUMENT, which no file leads to otherwise, where a set has no such part: another
+ *  one may be split then. The number of classes is that of all parts. gzip and compressed NPZ
  *  files need zlib, PNG files libpng, JPEG files libjpeg-turbo, WebP files libwebp: RG_UNSUPPORTED
  *  in a build without. All images that cannot be used are named at once. */
 RG_API rg_status rg_dataset_open_with(const char *path, rg_dataset_part part,
@@ -147,7 +147,7 @@ typedef struct rg_dataset_arrays {
 RG_API rg_dataset_arrays rg_dataset_arrays_default(void);
 
 /** Makes a data set of arrays, which are copied. RG_INVALID_ARGUMENT for labels that are not
- * classes, and for pixels and values that are not finite. On failure *set is NULL. */
+ *  classes, and for pixels and values that are not finite. On failure *set is NULL. */
 RG_API rg_status rg_dataset_create(const rg_dataset_arrays *arrays, rg_dataset **set);
 
 /** Draws `count` images of 28 x 28 grey pixels: ten shapes like the digits, made of lines, moved,
@@ -187,18 +187,19 @@ RG_API const int32_t *rg_dataset_mask(const rg_dataset *set, int64_t index);
 /** Writes the classes of the pixels of a mask (h, w); one in a file is decoded. */
 RG_API rg_status rg_dataset_read_mask(const rg_dataset *set, int64_t index, int32_t *classes);
 
-/** Measures mean and standard deviation of every channel, over all images; of images
- *  in files, over 512 that are evenly distributed. Pixels of u8 count as
- *  0 to 1. The deviation of a channel that is the same everywhere is given as 1, and so are those
- *  that the images lack, with mean 0. RG_MALFORMED if a pixel is not a finite number. */
+/** Measures mean and standard deviation of every channel, over all images; of images in files, over
+ *  512 that are evenly distributed. Pixels of u8 count as 0 to 1. The deviation of a channel that
+ *  is the same everywhere is given as 1, and so are those that the images lack, with mean 0.
+ *  RG_MALFORMED if a pixel is not a finite number. */
 RG_API rg_status rg_dataset_measure(const rg_dataset *set, double mean[RG_DATASET_CHANNELS],
                                     double deviation[RG_DATASET_CHANNELS]);
 
 /** The same of every column, for tables and series: arrays x in NPY files, other than bytes, that
  *  are (n, w) or (n, h, w), and f32 arrays of the caller with height and channels 1. Their columns
- *  mean different things. *columns is the width then, and `mean`
- *  and `deviation`, which may be NULL, have so many numbers; otherwise it is 0. It is 0, too, where
- *  all numbers are from 0 to 1, or of (n, h, w) whole numbers from 0 to 255, as in images. */
+ *  mean different things. *columns is the width then, and `mean` and `deviation`, which may be
+ *  NULL, have as many numbers; otherwise it is 0. It is 0, too, where all numbers are from 0 to 1,
+ *  or of (n, h, w) whole numbers from 0 to 255, as in images; of a part that rg_dataset_split()
+ *  made, all numbers of the set that it was made of. */
 RG_API rg_status rg_dataset_measure_columns(const rg_dataset *set, int64_t *columns, double mean[],
                                             double deviation[]);
 
@@ -219,9 +220,8 @@ typedef struct rg_loader_desc {
     int32_t crop;   /**< pad by this many pixels of 0 on each side, cut the old size out anywhere; 0
                          (default) to 1024 */
     int32_t shift;  /**< then move by up to this many pixels each way, repeating the edge; 0
-                       (default)  to 1024 */
-    int32_t buffers; /**< batches in memory, the one in use included: 2 to 16
-                          (default 3) */
+                         (default) to 1024 */
+    int32_t buffers; /**< batches in memory, the one in use included: 2 to 16 (default 3) */
     uint64_t seed;   /**< of order and changes (default 0) */
     /** Of each channel: a pixel x becomes (x - mean) / deviation, where u8 counts as 0 to 1.
      * Finite; deviations more than 0 (default 0 and 1). */
@@ -234,7 +234,7 @@ typedef struct rg_loader_desc {
     int64_t first, most;
     /** Above 0, the width: column k of images with one channel, of f32, becomes (x -
      *  column_mean[k]) / column_deviation[k] in place of the above. The numbers must stay as long
-     * as the loader does. */
+     *  as the loader does. */
     int64_t columns;
     const double *column_mean, *column_deviation;
 } rg_loader_desc;

@@ -51,8 +51,8 @@ RG_API rg_dropout_desc rg_dropout_desc_default(void);
  *  Forward works without a state. The gradient reads the state alone, which holds `mask`, u8 of one
  *  dimension: element m of the mask is bit m % 8 of byte m / 8; bits after the last one are 0. The
  *  step has no gradient. Image n of a batch of separate tensors has a mask of its own: its key is
- * seed + n 0x9e3779b97f4a7c15. In a graph, each run of a plan draws a new mask: without
- * `step_input` the number of the run, from 0, takes its place; see rg_plan_options.new_masks. */
+ *  seed + n 0x9e3779b97f4a7c15. In a graph, each run of a plan draws a new mask: without
+ *  `step_input` the number of the run, from 0, takes its place; see rg_plan_options.new_masks. */
 RG_API rg_status rg_dropout_create(rg_device *device, const rg_dropout_desc *desc,
                                    rg_kernel **kernel);
 

@@ -218,10 +218,10 @@ RG_API bool rg_node_equal(const rg_node *a, const rg_node *b);
 RG_API rg_status rg_node_set_label(rg_node *node, const char *label);
 RG_API const char *rg_node_label(const rg_node *node);
 /** Gives a node of an op with windows a padding policy of the caller's own: a plan calls it once
- * for each set of source shapes, in rg_plan_prepare() or rg_plan_encode(), and the gradient nodes
- * of the node have the same windows. `context` must stay valid as long as the plans. NULL takes the
- *  rule away. Copies of the graph have it, texts (JSON) do not. RG_UNSUPPORTED for other ops, and
- *  for a gradient node that is given a state. */
+ *  for each set of source shapes, in rg_plan_prepare() or rg_plan_encode(), and the gradient nodes
+ *  of the node have the same windows. `context` must stay valid as long as the plans. NULL takes
+ *  the rule away. Copies of the graph have it, texts (JSON) do not. RG_UNSUPPORTED for other ops,
+ *  and for a gradient node that is given a state. */
 RG_API rg_status rg_node_set_padding_rule(rg_node *node, rg_padding_rule *rule, void *context);
 /** "conv1: conv groups=1 …", as rg_kernel_describe. */
 RG_API size_t rg_node_describe(const rg_node *node, char *text, size_t capacity);
@@ -383,7 +383,7 @@ RG_API rg_status rg_plan_encode(rg_plan *plan, rg_commands *commands, rg_tensor 
  *  source of a higher rank explains.
  *
  *  A tensor that is the same for all images, as any is with a count of 1, is one more image where
- * it has the shape of one: (h, w, c), or (1, h, w, c) where images are joined; with its labels of
+ *  it has the shape of one: (h, w, c), or (1, h, w, c) where images are joined; with its labels of
  *  classes, (h, w) or (1, h, w), and their weights. So the same image may be given several times,
  *  and a batch of one is (1, h, w, c). All else is used as it is: weights of layers, numbers,
  *  vectors, a tensor (count, h, w, c) of the whole batch.

@@ -76,7 +76,7 @@ RG_API rg_state_value *rg_graph_find_source_state(const rg_graph *graph, const c
 /* ---- plans that are given states ---- */
 
 /** The states that a run is given, in the order that rg_plan_encode_with_states() expects: how
- * many, the name of each, and how many nodes of a run read it, as rg_plan_source_reads(). */
+ *  many, the name of each, and how many nodes of a run read it, as rg_plan_source_reads(). */
 RG_API int32_t rg_plan_source_states(const rg_plan *plan);
 RG_API const char *rg_plan_source_state_name(const rg_plan *plan, int32_t index);
 RG_API uint64_t rg_plan_source_state_reads(const rg_plan *plan, int32_t index);
@@ -103,7 +103,7 @@ RG_API rg_status rg_plan_encode_with_states(rg_plan *plan, rg_commands *commands
  *  of them. States of images are equal (rg_state_equal()), count as images like sources, and the
  *  nodes that read them run image by image. Of the inputs of the forward pass that such a node is
  *  not given, the first is an image, and so are others of its rank and dimension 0, but for
- * weights; the rest is the same for all images. */
+ *  weights; the rest is the same for all images. */
 RG_API rg_status rg_plan_encode_batch_with_states(rg_plan *plan, rg_commands *commands,
                                                   int64_t count, rg_tensor *const sources[],
                                                   int64_t sources_count, rg_state *const states[],

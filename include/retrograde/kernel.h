@@ -59,8 +59,9 @@ RG_API rg_status rg_kernel_gradient_batch(const rg_kernel *kernel, rg_commands *
 /* ---- forms that allocate their results ---- */
 
 /** As rg_kernel_forward_batch (count 1: as rg_kernel_forward), with dense results that it creates:
- * y[] receives outputs * count tensors that the caller destroys, and states[], unless NULL, `count`
- *  states. With `temporary` they are temporaries of `commands`. On failure all entries are NULL. */
+ *  y[] receives outputs * count tensors that the caller destroys, and states[], unless NULL,
+ *  `count` states. With `temporary` they are temporaries of `commands`. On failure all entries are
+ *  NULL. */
 RG_API rg_status rg_kernel_forward_alloc(const rg_kernel *kernel, rg_commands *commands,
                                          int64_t count, rg_tensor *const x[], bool temporary,
                                          rg_tensor *y[], rg_state *states[]);
@@ -81,7 +82,7 @@ RG_API int32_t rg_kernel_outputs(const rg_kernel *kernel);
 /** Whether a forward call, or a gradient call, changes the state that it is given; MPS's
  *  isStateModified. Forward does if its state contains tensors: that of a pooling of kind max
  *  without `indices`, of dropout, of batch and group normalization, and of layers whose fused
- * neuron needs "z". A gradient does if it writes such tensors (batch_norm; group_norm with
+ *  neuron needs "z". A gradient does if it writes such tensors (batch_norm; group_norm with
  *  `image_gradients`), and if there are gradients of further inputs, such as weights and biases:
  *  rg_state_tensor() then finds them as "dw" and "db". */
 RG_API bool rg_kernel_modifies_state(const rg_kernel *kernel, bool gradient);

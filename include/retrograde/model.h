@@ -54,7 +54,7 @@ RG_API rg_status rg_model_open(const char *name, rg_model **model);
 RG_API void rg_model_destroy(rg_model *model);
 
 /** Its name and its text, which live as long as the model; "" for NULL. The text of an ONNX model
- * is the file without its weights: a model that is parsed from it can be drawn, not trained. */
+ *  is the file without its weights: a model that is parsed from it can be drawn, not trained. */
 RG_API const char *rg_model_name(const rg_model *model);
 RG_API const char *rg_model_text(const rg_model *model);
 
@@ -118,8 +118,8 @@ RG_API rg_status rg_model_plan(const rg_model *model, const rg_network_desc *des
                                rg_device *device, uint64_t seed, rg_plan **plan);
 
 /** Writes the network of a model as an ONNX model, or with `weights` its parameters to a
- * safetensors file, from a plan that has them: input "images" (batch, channels, height, width),
- * output "logits", (batch, classes). Of `desc`, inputs and flat_results are not used. See
+ *  safetensors file, from a plan that has them: input "images" (batch, channels, height, width),
+ *  output "logits", (batch, classes). Of `desc`, inputs and flat_results are not used. See
  *  rg_onnx_write(), rg_onnx_write_weights(), and rg_checkpoint_write_onnx() for networks that are
  *  trained. */
 RG_API rg_status rg_model_write_onnx(const rg_model *model, const rg_network_desc *network,

@@ -192,7 +192,7 @@ RG_API rg_onnx_write_desc rg_onnx_write_desc_default(void);
  *  Sources, results and parameters keep their names. Images, which graphs have as (n, h, w, c), are
  *  (n, c, h, w) in the file throughout, and weights of convolutions (out, in, h, w); inputs and
  *  outputs of rank 4 count as images, which `names` may except. Everything that the results of the
- * graph need is written.
+ *  graph need is written.
  *
  *  Gradient nodes become operators of com.microsoft, which libretrograde_ort.so adds to ONNX
  *  Runtime, and operators of ONNX.
@@ -209,7 +209,7 @@ RG_API rg_status rg_onnx_write_weights(const rg_graph *graph, rg_plan *plan,
                                        const rg_onnx_write_desc *desc, const char *path);
 
 /** Writes a model as it was read, byte by byte, whatever its operators are; external data moves
- * into the file. */
+ *  into the file. */
 RG_API rg_status rg_onnx_copy(const rg_onnx *model, const char *path);
 
 /** Writes an imported model with the parameters of a plan of its graph, or of a copy of it. All

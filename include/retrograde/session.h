@@ -2,7 +2,7 @@
 /* Copyright The retrograde authors */
 /** @file
  *  Sessions: training step by step, with batches and a loop of the caller's own. The verbs are
- * those of ONNX Runtime's training API; docs/onnxruntime-training.md maps each of them.
+ *  those of ONNX Runtime's training API; docs/onnxruntime-training.md maps each of them.
  *
  *      rg_model_open("model.onnx", &model);
  *      rg_session_desc desc = rg_session_desc_default();
@@ -80,7 +80,7 @@ RG_API rg_status rg_session_schedule_step(rg_session *session);
 RG_API int64_t rg_session_parameters(const rg_session *session, bool trained);
 
 /** Copies them to one buffer of `count` numbers of the network's dtype, or back: one parameter
- * after the other, in an order that the model decides, dimensions as the graph has them. */
+ *  after the other, in an order that the model decides, dimensions as the graph has them. */
 RG_API rg_status rg_session_read_parameters(rg_session *session, bool trained, void *buffer,
                                             int64_t count);
 RG_API rg_status rg_session_write_parameters(rg_session *session, bool trained, const void *buffer,
@@ -108,14 +108,14 @@ RG_API rg_status rg_session_set_property(rg_session *session, const char *name, 
 RG_API const char *rg_session_property_text(const rg_session *session, const char *name);
 
 /** Writes all parameters, gradients, moments, counters and properties to a safetensors file, whole
- * or not at all, and reads them into a session of the same model and descriptor: it continues with
- * the same bits. RG_MALFORMED if the file is of another one; what the session held before is lost
- * then. */
+ *  or not at all, and reads them into a session of the same model and descriptor: it continues with
+ *  the same bits. RG_MALFORMED if the file is of another one; what the session held before is lost
+ *  then. */
 RG_API rg_status rg_session_save(rg_session *session, const char *path);
 RG_API rg_status rg_session_load(rg_session *session, const char *path);
 
 /** Writes the network with its parameters as an ONNX model for inference. The nodes of an ONNX
- * model stay as its file has them. */
+ *  model stay as its file has them. */
 RG_API rg_status rg_session_export(rg_session *session, const char *path);
 
 #ifdef __cplusplus

@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 /** Which part. Initialize with rg_slice_desc_default(). Entry d of each
- * list is for dimension d; dimensions after the end of a list take the default, and so does x as a
+ *  list is for dimension d; dimensions after the end of a list take the default, and so does x as a
  *  whole where all lists are empty. A list that is longer than the rank of x is refused. */
 typedef struct rg_slice_desc {
     uint32_t size;        /**< of this struct; set by rg_slice_desc_default() */

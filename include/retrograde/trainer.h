@@ -133,8 +133,8 @@ RG_API rg_status rg_schedule_parse(const char *name, rg_schedule_kind *schedule)
 RG_API rg_status rg_normalize_parse(const char *name, rg_normalize_kind *normalize);
 
 /** Finds a loss that networks can be trained with: "softmax_cross_entropy",
- * "sigmoid_cross_entropy", "mean_squared", "mean_absolute", "huber", "hinge". RG_INVALID_ARGUMENT
- * for another name. */
+ *  "sigmoid_cross_entropy", "mean_squared", "mean_absolute", "huber", "hinge". RG_INVALID_ARGUMENT
+ *  for another name. */
 RG_API rg_status rg_training_loss_parse(const char *name, rg_loss_kind *loss);
 
 /** Creates a trainer at epoch 0, with initial values of all parameters. The network is made for the
@@ -171,11 +171,11 @@ typedef void rg_weights_say(void *context, const char *sentence);
  *  PyTorch, whose tensors are (out, in, h, w) and (out, in). Tensors are found by the names of
  *  parameters; those of a model as text, "label.w", "label.b", "label.gamma", "label.beta",
  *  "label.mean" and "label.variance", also as "label.weight", "label.bias", "label.running_mean"
- * and "label.running_var". Dtypes are converted. `say`, unless NULL, receives the names of
- * parameters that the file lacks, and of tensors that no parameter has. RG_MALFORMED if a shape is
- * another one, if an element is not finite, or if no name is found; RG_INVALID_STATE if training
- * has begun. In a group all ranks call it: RG_INVALID_ARGUMENT on all of them where one has taken
- * other weights than rank 0.
+ *  and "label.running_var". Dtypes are converted. `say`, unless NULL, receives the names of
+ *  parameters that the file lacks, and of tensors that no parameter has. RG_MALFORMED if a shape is
+ *  another one, if an element is not finite, or if no name is found; RG_INVALID_STATE if training
+ *  has begun. In a group all ranks call it: RG_INVALID_ARGUMENT on all of them where one has taken
+ *  other weights than rank 0.
  */
 RG_API rg_status rg_trainer_load_weights(rg_trainer *trainer, const char *path, rg_weights_say *say,
                                          void *context);
@@ -212,9 +212,9 @@ typedef struct rg_trainer_progress {
 typedef bool rg_trainer_watch(void *context, const rg_trainer_progress *progress);
 
 /** Trains `epochs` epochs, all ranks of a group together, but not beyond those of the descriptor.
- * The rest of an epoch that was interrupted counts as one. `watch` may be NULL. RG_OK also if
- * `watch` stopped training; the next call continues from there. RG_INVALID_STATE if a loss or a
- * parameter is no longer finite: such a trainer can neither train nor be saved. */
+ *  The rest of an epoch that was interrupted counts as one. `watch` may be NULL. RG_OK also if
+ *  `watch` stopped training; the next call continues from there. RG_INVALID_STATE if a loss or a
+ *  parameter is no longer finite: such a trainer can neither train nor be saved. */
 RG_API rg_status rg_trainer_train(rg_trainer *trainer, int64_t epochs, rg_trainer_watch *watch,
                                   void *context);
 
@@ -271,8 +271,8 @@ RG_API rg_status rg_trainer_evaluate(rg_trainer *trainer, const rg_dataset *set,
                                      rg_trainer_result *result);
 
 /** The same for validation, all ranks of a group together: the result belongs to the epoch that was
- * completed last, and checkpoints keep the best accuracy. A result with a loss that is not finite
- * is never the best.
+ *  completed last, and checkpoints keep the best accuracy. A result with a loss that is not finite
+ *  is never the best.
  */
 RG_API rg_status rg_trainer_validate(rg_trainer *trainer, const rg_dataset *set,
                                      rg_trainer_result *result);
@@ -325,14 +325,14 @@ RG_API int32_t rg_confusion_mistakes(const rg_confusion_cell cells[], int64_t co
  *  bytes are RG_INVALID_ARGUMENT for one that was trained on bytes or on floats from 0 to 1, and
  *  floats from 0 to 1 for one that was trained on floats that are bytes. `probabilities`
  *  receives (count, classes) numbers, which add up to 1 for each image. Of other targets it
- * receives rg_trainer_answers() numbers for each image: the probability of each label, the values,
- * or the class of each pixel. */
+ *  receives rg_trainer_answers() numbers for each image: the probability of each label, the values,
+ *  or the class of each pixel. */
 RG_API rg_status rg_trainer_predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype,
                                     int64_t count, float probabilities[]);
 
 /** Classifies the image in a file: PNG, JPEG or WebP, or NPY (h, w, c), (h, w) or (1, h, w, c)
- * where the name ends with ".npy". Images of other sizes are resized where those of the training
- * set were; otherwise they are refused. */
+ *  where the name ends with ".npy". Images of other sizes are resized where those of the training
+ *  set were; otherwise they are refused. */
 RG_API rg_status rg_trainer_predict_file(rg_trainer *trainer, const char *path,
                                          float probabilities[]);
 
