@@ -187,19 +187,11 @@ rg_pixel_range rg_pixels_range(const void *pixels, rg_dtype dtype, size_t count)
 
 /* ---- columns ---- */
 
-/* Whether numbers look like pixels, which have one scale. */
+/* Whether numbers look like pixels, which have one scale: a row of whole numbers does not. */
 static bool are_pixels(const rg_dataset *set)
 {
-    const int64_t count = set->info.height * set->info.width;
-    bool small = true, bytes = set->info.height > 1;
-    for (int64_t i = 0; i < set->info.count && (small || bytes); i++) {
-        const float *x = rg_dataset_image(set, i);
-        for (int64_t k = 0; k < count; k++) {
-            small = small && x[k] >= 0 && x[k] <= 1;
-            bytes = bytes && x[k] >= 0 && x[k] <= 255 && x[k] == floorf(x[k]);
-        }
-    }
-    return small || bytes;
+    return set->range == RG_RANGE_OPEN || set->range == RG_RANGE_UNIT ||
+           (set->range == RG_RANGE_BYTES && set->info.height > 1);
 }
 
 /* Adds x, or the square of its difference from the mean, to the sum of its column. */
