@@ -201,11 +201,7 @@ static rg_status count_loose(image_folder *f)
 /* What is probably not meant. */
 static void warn(const image_folder *f, const rg_dataset_options *options)
 {
-    if (f->skipped > 0)
-        rg_dataset_say(options, "%s: %lld %s skipped, because %s", f->path, (long long)f->skipped,
-                       f->skipped == 1 ? "file is" : "files are",
-                       f->skipped == 1 ? "it is not a PNG, JPEG or WebP image"
-                                       : "they are not PNG, JPEG or WebP images");
+    rg_dataset_say_skipped(options, f->path, f->skipped);
     if (f->loose > 0)
         rg_dataset_say(options,
                        "%s: %lld %s beside the folders of the classes, not in one of them, and not "

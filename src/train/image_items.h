@@ -65,6 +65,9 @@ rg_status rg_items_settle_classes(rg_items *items, const rg_mask_classes *mine, 
  * as a list. All images that cannot be used are named by options->say, then one sentence fails. */
 rg_status rg_items_use(rg_items *items, const rg_dataset_options *options, rg_dataset *set);
 
+/* Says how many files of a folder are no images; nothing for 0. */
+void rg_dataset_say_skipped(const rg_dataset_options *options, const char *path, int64_t files);
+
 /* Calls options->say, if there is one. */
 __attribute__((format(printf, 2, 3))) void rg_dataset_say(const rg_dataset_options *options,
                                                           const char *format, ...);

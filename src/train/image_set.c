@@ -18,6 +18,15 @@ void rg_dataset_say(const rg_dataset_options *options, const char *format, ...)
     options->say(options->context, text);
 }
 
+void rg_dataset_say_skipped(const rg_dataset_options *options, const char *path, int64_t files)
+{
+    if (files > 0)
+        rg_dataset_say(options, "%s: %lld %s skipped, because %s", path, (long long)files,
+                       files == 1 ? "file is" : "files are",
+                       files == 1 ? "it is not a PNG, JPEG or WebP image"
+                                  : "they are not PNG, JPEG or WebP images");
+}
+
 /* The first image that can be read decides about the size if none is given. All are grey, unless
  * one of them has colours. */
 static rg_status find_form(rg_items *items, const rg_dataset_options *options)

@@ -136,10 +136,7 @@ static rg_status add_pairs(mask_folder *f)
 
 static void warn(const char *path, const mask_folder *f, const rg_dataset_options *options)
 {
-    if (f->skipped > 0)
-        rg_dataset_say(options, "%s: %lld %s skipped, because %s not PNG, JPEG or WebP images",
-                       path, (long long)f->skipped, f->skipped == 1 ? "file is" : "files are",
-                       f->skipped == 1 ? "it is" : "they are");
+    rg_dataset_say_skipped(options, path, f->skipped);
     if (f->alone > 0)
         rg_dataset_say(options,
                        "%s: %lld %s skipped, because masks/ has no PNG image of the same name",
