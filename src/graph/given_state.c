@@ -112,14 +112,6 @@ static rg_status check_images(rg_state *const states[], int64_t images, const rg
     return RG_OK;
 }
 
-static bool is_one_state(rg_state *const states[], int64_t images)
-{
-    bool one = true;
-    for (int64_t n = 1; n < images && one; n++)
-        one = states[n] == states[0];
-    return one;
-}
-
 /* Whether a state that is the same for all images is of one image, and not of the whole batch. */
 static bool is_of_image(const rg_state *state, const rg_given_states *given)
 {
@@ -160,7 +152,7 @@ rg_status rg_plan_take_given(rg_plan *plan, const rg_commands *commands,
     for (int32_t k = 0; k < plan->given_count; k++) {
         rg_state *const *states = given->states + k * given->images;
         const rg_state_value *value = value_of(plan, k);
-        const bool by_image = !is_one_state(states, given->images) || is_of_image(states[0], given);
+        const bool by_image = !rg_plan_is_one_state(states, given->images) || is_of_image(states[0], given);
         const int64_t images = by_image ? given->images : 1;
         RG_TRY(check_images(states, images, value, who));
         b->given[k] = (rg_given){ .images = images,

@@ -365,6 +365,7 @@ rg_status rg_plan_check_input(const rg_plan *plan, const rg_commands *commands, 
 /* ---- plan_images.c ---- */
 
 bool rg_plan_is_one_tensor(rg_tensor *const images[], int64_t count);
+bool rg_plan_is_one_state(rg_state *const states[], int64_t count);
 /* The highest rank among sources that are images, and among the inputs that states of images are
  * of: 3 are images (h, w, c), without a dimension for them. */
 int32_t rg_plan_images_rank(const rg_plan *plan, int64_t count, rg_tensor *const sources[],

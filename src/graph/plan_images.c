@@ -13,6 +13,14 @@ bool rg_plan_is_one_tensor(rg_tensor *const images[], int64_t count)
     return one;
 }
 
+bool rg_plan_is_one_state(rg_state *const states[], int64_t count)
+{
+    bool one = true;
+    for (int64_t n = 1; n < count && one; n++)
+        one = states[n] == states[0];
+    return one;
+}
+
 /* The source among what a step reads: input k of its forward pass. */
 static bool reads_as(const rg_step *step, int32_t value, int32_t k)
 {
@@ -75,9 +83,7 @@ int32_t rg_plan_images_rank(const rg_plan *plan, int64_t count, rg_tensor *const
     }
     for (int32_t k = 0; states != NULL && k < plan->given_count; k++) {
         rg_state *const *given = states + k * count;
-        bool one = true;
-        for (int64_t n = 1; n < count && one; n++)
-            one = given[n] == given[0];
+        const bool one = rg_plan_is_one_state(given, count);
         int32_t *most = one ? &repeated : &differing;
         const rg_tensor_desc *x = given[0] != NULL ? &given[0]->sources[0] : NULL;
         if (x != NULL && (!one || x->rank == 3) && x->rank > *most)
