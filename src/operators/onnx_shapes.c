@@ -89,6 +89,8 @@ rg_status rg_onnx_slice_any(const rg_onnx_node *node, rg_onnx_call *call, uint32
                  "%s: shape must have %d numbers, as many as dY has dimensions", node->type, rank);
     d->start_count = d->length_count = d->step_count = rank;
     for (int32_t i = 0; i < rank; i++) {
+        RG_CHECK(shape[i] >= 0, RG_INVALID_ARGUMENT, "%s: dimension %d of shape is %lld",
+                 node->type, i, (long long)shape[i]);
         d->start[i] = 0;
         d->length[i] = shape[i];
         d->step[i] = 1;
