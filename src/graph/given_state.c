@@ -152,7 +152,8 @@ rg_status rg_plan_take_given(rg_plan *plan, const rg_commands *commands,
     for (int32_t k = 0; k < plan->given_count; k++) {
         rg_state *const *states = given->states + k * given->images;
         const rg_state_value *value = value_of(plan, k);
-        const bool by_image = !rg_plan_is_one_state(states, given->images) || is_of_image(states[0], given);
+        const bool by_image =
+            !rg_plan_is_one_state(states, given->images) || is_of_image(states[0], given);
         const int64_t images = by_image ? given->images : 1;
         RG_TRY(check_images(states, images, value, who));
         b->given[k] = (rg_given){ .images = images,
