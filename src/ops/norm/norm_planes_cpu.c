@@ -271,7 +271,8 @@ RG_INLINE plane_numbers plane_numbers_at(const norm_columns *k, int64_t c)
                             k };
 }
 
-/* Neighbours of one plane; `whole` pairs are stored as sums of the formulas that are. */
+/* Neighbours of one plane, by pairs of vectors as long as these are whole; adds nothing to what out
+ * holds. */
 RG_INLINE void plane_sweep(rg_formula *formula, const plane_numbers *k, const sweep_data d,
                            int64_t count, const rg_dtype T)
 {
@@ -287,7 +288,7 @@ RG_INLINE void plane_sweep(rg_formula *formula, const plane_numbers *k, const sw
 typedef void plane_sweep_any(const plane_numbers *k, const sweep_data *d, int64_t count,
                              rg_dtype T);
 
-/* name_y, name_dx, and their loops; those of plain and relu add nothing to what out holds. */
+/* name_y, name_dx, and their loops. */
 #define PLANE_SWEEPS(name, variant, sweep_of)                                                     \
     RG_FORMULA vreal name##_y(const void *numbers, vreal x, vreal same)                           \
     {                                                                                             \

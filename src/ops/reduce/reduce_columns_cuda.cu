@@ -20,10 +20,10 @@ template <rg_dtype T> struct column_results {
 /* Which rows of which columns a thread has. */
 typedef struct column_rows {
     int across, down;
-    int64_t p, row; /* part; row of groups */
-    int64_t column,
-        left;           /* first column of the block's, and how many are there from the thread's */
-    int64_t base;       /* of the thread's first column in x */
+    int64_t p, row;     /* part; row of groups */
+    int64_t column;     /* the block's first one */
+    int64_t left;       /* columns from the thread's first one on */
+    int64_t base;       /* the offset of the thread's first one in x */
     int64_t first, end; /* rows of the part; none where no column is left */
 } column_rows;
 

@@ -40,7 +40,7 @@ RG_INLINE void store_side(char *data, const int n, vpair value, bool stream, con
         vstore(data, VLEN, n - VLEN, T, value.b);
 }
 
-/* Asks for what the rows after these have at the same place. */
+/* Asks for the same element of later rows. */
 RG_INLINE void fetch_side(const char *data, const rg_dtype T)
 {
     enum { AHEAD = 512, LINE = 64 }; /* bytes */

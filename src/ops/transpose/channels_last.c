@@ -50,7 +50,7 @@ rg_status rg_channels_last_copy(const rg_call *call, const rg_tensor *given, boo
 
 /* Replaces *tensor by a dense temporary if it needs one, with its elements if they are read. `copy`
  * is the temporary, or NULL. */
-static rg_status copy_in(rg_call *call, const rg_tensor **tensor, bool read, rg_tensor **copy)
+static rg_status copy_in(const rg_call *call, const rg_tensor **tensor, bool read, rg_tensor **copy)
 {
     const rg_tensor *const given = *tensor;
     *copy = NULL;
@@ -111,18 +111,17 @@ static rg_status copy_gradient_in(rg_call *dense, const rg_call *call, rg_tensor
                                   rg_tensor *dx[])
 {
     const uint32_t reads = rg_op_reads(call->op, call->desc, call->state != NULL);
-    rg_call own = *call;
     rg_status status = RG_OK;
     for (int32_t i = 0; i < call->inputs && status == RG_OK; i++)
         if (reads & (uint32_t)RG_READS_X << i)
-            status = copy_in(&own, &dense->x[i], true, copies++);
+            status = copy_in(call, &dense->x[i], true, copies++);
     for (int32_t i = 0; i < call->outputs && status == RG_OK; i++)
         if (reads & (uint32_t)RG_READS_Y << i)
-            status = copy_in(&own, &dense->y[i], true, copies++);
+            status = copy_in(call, &dense->y[i], true, copies++);
     for (int32_t i = 0; i < call->gradients && status == RG_OK; i++)
-        status = copy_in(&own, &dense->dy[i], true, copies++);
+        status = copy_in(call, &dense->dy[i], true, copies++);
     for (int32_t i = 0; i < call->inputs && status == RG_OK; i++)
-        status = copy_in(&own, &dense->dx[i], call->add >> i & 1, &dx[i]);
+        status = copy_in(call, &dense->dx[i], call->add >> i & 1, &dx[i]);
     return status;
 }
 

@@ -6,16 +6,16 @@
 #include "backend/cpu/long_sum_cpu.h"
 #include "ops/upsample/upsample_cpu.h"
 
-/* What is known of some pixels along an axis: the outputs that look at each, and their weights.
+/* What is known of some pixels along an axis: the outputs that read each, and their weights.
  * Only the first pixel may have more outputs than weights. */
 enum { PIXELS = 128, WEIGHTS = 512 };
-typedef struct looks {
+typedef struct readers {
     const rg_upsample_axis *axis;
     int64_t first, count; /* pixels */
     int64_t begin[PIXELS], end[PIXELS];
     int weights[PIXELS + 1]; /* where those of a pixel begin */
     real weight[WEIGHTS];
-} looks;
+} readers;
 
 static real tap_weight(const rg_upsample_axis *axis, int64_t pixel, int64_t o)
 {
@@ -23,7 +23,7 @@ static real tap_weight(const rg_upsample_axis *axis, int64_t pixel, int64_t o)
     return tap.first == pixel ? 1 - (real)tap.f : (real)tap.f;
 }
 
-/* Outputs from `begin` on: where they look, in the type of the grid. */
+/* Outputs from `begin` on: the pixels that they read, and f in the type of the kernel. */
 typedef struct outputs {
     int64_t begin, count;
     int64_t first[WEIGHTS], second[WEIGHTS];
@@ -43,29 +43,29 @@ static void find_outputs(outputs *o, const rg_upsample_axis *axis, int64_t pixel
 }
 
 /* As many pixels from `first` on as fit, at most `count`. */
-static void find_looks(looks *l, const rg_upsample_axis *axis, int64_t first, int64_t count)
+static void find_readers(readers *r, const rg_upsample_axis *axis, int64_t first, int64_t count)
 {
     outputs o;
     find_outputs(&o, axis, first);
     int64_t begin = 0, pixel = first;
-    int used = l->weights[0] = 0;
+    int used = r->weights[0] = 0;
     for (; pixel < first + least(count, PIXELS); pixel++) {
         const int64_t slot = pixel - first;
         while (begin < o.count && o.second[begin] < pixel)
             begin++;
         int64_t end = begin;
         for (; end < o.count && o.first[end] <= pixel && used < WEIGHTS; end++)
-            l->weight[used++] = o.first[end] == pixel ? 1 - o.f[end] : o.f[end];
+            r->weight[used++] = o.first[end] == pixel ? 1 - o.f[end] : o.f[end];
         const bool is_cut = o.begin + end < axis->out && (end == o.count || used == WEIGHTS);
         if (is_cut && pixel > first)
             break;
-        l->weights[slot + 1] = used;
-        l->begin[slot] = o.begin + begin;
-        l->end[slot] = is_cut ? rg_upsample_find(axis, pixel + 1, true) : o.begin + end;
+        r->weights[slot + 1] = used;
+        r->begin[slot] = o.begin + begin;
+        r->end[slot] = is_cut ? rg_upsample_find(axis, pixel + 1, true) : o.begin + end;
     }
-    l->axis = axis;
-    l->first = first;
-    l->count = pixel - first;
+    r->axis = axis;
+    r->first = first;
+    r->count = pixel - first;
 }
 
 /* The outputs of one pixel along an axis. */
@@ -76,14 +76,14 @@ typedef struct window {
     int64_t pixel, begin, end;
 } window;
 
-RG_INLINE window window_of(const looks *l, int64_t slot)
+RG_INLINE window window_of(const readers *r, int64_t slot)
 {
-    return (window){ l->axis,
-                     l->weight + l->weights[slot],
-                     l->weights[slot + 1] - l->weights[slot],
-                     l->first + slot,
-                     l->begin[slot],
-                     l->end[slot] };
+    return (window){ r->axis,
+                     r->weight + r->weights[slot],
+                     r->weights[slot + 1] - r->weights[slot],
+                     r->first + slot,
+                     r->begin[slot],
+                     r->end[slot] };
 }
 
 RG_INLINE real weight_of(const window *w, int64_t i)
@@ -105,7 +105,7 @@ RG_INLINE int64_t count_of(const window *w)
     return w->end - w->begin;
 }
 
-/* Channels from i on, neighbours or not. Sums are cut into runs, because many outputs may look at a
+/* Channels from i on, neighbours or not. Sums are cut into runs, because many outputs may read a
  * pixel. */
 RG_INLINE void gradient_rest_of(const rg_upsample_args *k, const target *t, int64_t i,
                                 const rg_dtype T)
@@ -137,7 +137,7 @@ RG_INLINE vpair add_pair(vpair sum, real weight, vpair x)
     return (vpair){ vfma(vset(weight), x.a, sum.a), vfma(vset(weight), x.b, sum.b) };
 }
 
-/* `pairs` pairs of neighbours, at most 2. `width` outputs of each row look at the pixel; 0: any
+/* `pairs` pairs of neighbours, at most 2. `width` outputs of each row read the pixel; 0: any
  * number. */
 RG_INLINE void gradient_pairs(const rg_upsample_args *k, const target t, int64_t i, const int pairs,
                               const int width, const rg_dtype T)
@@ -218,8 +218,8 @@ RG_INLINE void fetch_ahead(const rg_upsample_args *k, const target *t, const rg_
 }
 
 /* Rows from y on of one image, and the columns that are known. */
-RG_INLINE void gradient_block(const rg_upsample_args *k, int64_t image, const looks *rows,
-                              const looks *columns, const rg_dtype T, bool stream)
+RG_INLINE void gradient_block(const rg_upsample_args *k, int64_t image, const readers *rows,
+                              const readers *columns, const rg_dtype T, bool stream)
 {
     const char *from = (const char *)k->from + image * step_of(k, 0, 0, T);
     for (int64_t r = 0; r < rows->count; r++) {
@@ -243,12 +243,12 @@ RG_INLINE void upsample_gradient(const rg_upsample_args *k, int64_t begin, int64
 {
     const rg_upsample_axis *down = &k->axes[0], *across = &k->axes[1];
     const bool stream = is_streamed(k, T);
-    looks rows, columns;
+    readers rows, columns;
     for (int64_t x = 0; x < across->in; x += columns.count) {
-        find_looks(&columns, across, x, across->in - x);
+        find_readers(&columns, across, x, across->in - x);
         for (int64_t unit = begin; unit < end; unit += rows.count) {
             const int64_t image = unit / down->in, y = unit % down->in;
-            find_looks(&rows, down, y, least(end - unit, down->in - y));
+            find_readers(&rows, down, y, least(end - unit, down->in - y));
             gradient_block(k, image, &rows, &columns, T, stream);
         }
     }
