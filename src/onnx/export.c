@@ -17,7 +17,7 @@ static const int64_t probes[RG_PROBES] = { 2, 3 };
 
 /* ---- what is needed ---- */
 
-static const rg_onnx_entry *entry_of(const rg_export *e, const char *name, rg_onnx_role role)
+const rg_onnx_entry *rg_export_entry(const rg_export *e, const char *name, rg_onnx_role role)
 {
     const rg_onnx_network *network = e->source.network;
     return network != NULL ? rg_onnx_network_entry(network, role, name) : NULL;
@@ -50,7 +50,7 @@ static bool has_channels_last(const rg_export *e, const char *name)
 static bool is_written(const rg_export *e, const rg_result *result)
 {
     return e->source.network == NULL || e->desc.gradients ||
-           entry_of(e, result->name, RG_ONNX_OUTPUT) != NULL;
+           rg_export_entry(e, result->name, RG_ONNX_OUTPUT) != NULL;
 }
 
 static void need(void *context, rg_value *value)
@@ -93,14 +93,14 @@ static const rg_onnx_entry *gradient_of(const rg_export *e, const char *name)
         return NULL;
     memcpy(text, name, length - suffix);
     text[length - suffix] = 0;
-    return entry_of(e, text, RG_ONNX_OUTPUT);
+    return rg_export_entry(e, text, RG_ONNX_OUTPUT);
 }
 
 /* The shape of a source, in the order of the graph, and its order in the file. */
 static rg_status find_source(const rg_export *e, const char *name, rg_tensor_desc *desc,
                              int32_t order[])
 {
-    const rg_onnx_entry *entry = entry_of(e, name, RG_ONNX_INPUT);
+    const rg_onnx_entry *entry = rg_export_entry(e, name, RG_ONNX_INPUT);
     for (int32_t i = 0; i < e->desc.input_count; i++) {
         if (strcmp(e->desc.inputs[i].name, name) != 0)
             continue;
@@ -338,7 +338,7 @@ static rg_status note_results(rg_export *e)
  * of its parameter or source, for others that of images. */
 static void find_order(const rg_export *e, const rg_result *result, int32_t rank, int32_t order[])
 {
-    const rg_onnx_entry *entry = entry_of(e, result->name, RG_ONNX_OUTPUT);
+    const rg_onnx_entry *entry = rg_export_entry(e, result->name, RG_ONNX_OUTPUT);
     memcpy(order, rg_plain_order, sizeof rg_plain_order);
     if (entry != NULL)
         memcpy(order, entry->info.order, sizeof entry->info.order);

@@ -93,6 +93,8 @@ rg_status rg_emit_model(rg_export *e, rg_writer *writer);
 
 /* A name that nothing in the file has: `wanted`, or with a number after it. */
 rg_status rg_export_name(rg_export *e, const char *wanted, const char *suffix, const char **name);
+/* What the imported file has under the name, in this role; NULL: nothing, or there is no file. */
+const rg_onnx_entry *rg_export_entry(const rg_export *e, const char *name, rg_onnx_role role);
 /* The value as it is; a parameter that nothing has read yet gets its dimensions as the imported
  * file has them, else as the graph has. */
 rg_status rg_export_any(rg_export *e, const rg_value *value, rg_form *form);

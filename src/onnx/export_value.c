@@ -222,9 +222,7 @@ static rg_status parameter_elements(rg_export *e, const rg_value *value, const i
 {
     if (e->source.plan != NULL)
         return rg_plan_elements(e->source.plan, value->name, order, dtype, data, bytes);
-    const rg_onnx_network *network = e->source.network;
-    const rg_onnx_entry *entry =
-        network != NULL ? rg_onnx_network_entry(network, RG_ONNX_PARAMETER, value->name) : NULL;
+    const rg_onnx_entry *entry = rg_export_entry(e, value->name, RG_ONNX_PARAMETER);
     RG_CHECK(entry != NULL, RG_INVALID_ARGUMENT, "there are no elements of the parameter '%.80s'",
              value->name);
     RG_TRY(rg_onnx_network_elements(e->source.network, entry, dtype, data, bytes));
@@ -336,8 +334,9 @@ static rg_status make_form(rg_export *e, const rg_value *value, const int32_t or
 /* The order of dimensions that any will do for: that of the imported file. */
 static const int32_t *free_order(const rg_export *e, const rg_value *value)
 {
-    const rg_onnx_entry *entry =
-        value->kind == RG_VALUE_PARAMETER ? entry_of(e, value->name) : NULL;
+    const rg_onnx_entry *entry = value->kind == RG_VALUE_PARAMETER
+                                     ? rg_export_entry(e, value->name, RG_ONNX_PARAMETER)
+                                     : NULL;
     return entry != NULL ? entry->info.order : rg_plain_order;
 }
 
