@@ -426,8 +426,23 @@ static void judge_gelu(rg_values *v)
         v->unsure_dx |= 1u << i;
 }
 
+/* A y that a float takes for 0, as GeLU's far to the left, tells of a slope that it takes for 0,
+ * too: 0 times an infinite dy is NaN, where the definition in double has an infinity. */
+static void judge_vanished_slopes(rg_values *v)
+{
+    const double least = 0x1p-126; /* normal numbers of float */
+    bool vanished = false;
+    for (int64_t i = 0; v->dy[0] != NULL && i < rg_shape_count(&v->y_desc[0]); i++) {
+        const double y = fabs(v->want_y[0][i]);
+        vanished |= !isfinite(v->dy[0][i]) && y > 0 && y < least;
+    }
+    for (int32_t i = 0; i < v->inputs && vanished && v->dtype != RG_F64; i++)
+        v->unsure_dx |= 1u << i;
+}
+
 void rg_random_judge(rg_values *values)
 {
+    judge_vanished_slopes(values);
     judge_gelu(values);
     judge_probabilities(values);
     judge_inputs(values);
