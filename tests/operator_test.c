@@ -75,6 +75,43 @@ static void test_onnx(rig *r)
     rg_operator_destroy(NULL);
 }
 
+/* ONNX's data is (n, c, h, w), and so are weights, results and indices. */
+static void test_channels(rig *r)
+{
+    const int64_t dims[] = { 1, 2, 1, 3 }, window[] = { 1, 2, 1, 2 };
+    rg_tensor *in[] = { made_of(r->device, 4, dims, (float[]){ 1, 5, 2, 30, 10, 20 }),
+                        made_of(r->device, 4, window, (float[]){ 1, 100, 2, 200 }) };
+    const rg_attribute size = { .name = "kernel_shape", .text = "1,2" };
+    rg_tensor *out[2] = { NULL };
+    rg_operator *op;
+    float y[4];
+    int64_t indices[4];
+    EXPECT_OK(rg_operator_create(r->device, "MaxPool", &size, 1, &op));
+    EXPECT_OK(rg_operator_run(op, r->commands, in, 1, 3, out));
+    rg_operator_destroy(op);
+    EXPECT_OK(rig_run(r));
+    for (int i = 0; i < 2; i++) {
+        rg_tensor_desc desc = { 0 };
+        EXPECT_OK(rg_tensor_get_desc(out[i], &desc));
+        EXPECT(desc.rank == 4 && desc.dims[1] == 2 && desc.dims[2] == 1 && desc.dims[3] == 2);
+    }
+    EXPECT_OK(rg_tensor_read(out[0], y, sizeof y, RG_LAYOUT_SAME));
+    EXPECT_OK(rg_tensor_read(out[1], indices, sizeof indices, RG_LAYOUT_SAME));
+    EXPECT(y[0] == 5 && y[1] == 5 && y[2] == 30 && y[3] == 20);
+    EXPECT(indices[0] == 1 && indices[1] == 1 && indices[2] == 3 && indices[3] == 5);
+    rg_tensor_destroy(out[0]);
+    rg_tensor_destroy(out[1]);
+    EXPECT_OK(rg_operator_create(r->device, "Conv", NULL, 0, &op));
+    EXPECT_OK(rg_operator_run(op, r->commands, in, 2, 1, out));
+    rg_operator_destroy(op);
+    EXPECT_OK(rig_run(r));
+    EXPECT_OK(rg_tensor_read(out[0], y, 2 * sizeof y[0], RG_LAYOUT_SAME));
+    EXPECT(y[0] == 501 + 2060 && y[1] == 205 + 4020);
+    rg_tensor_destroy(out[0]);
+    rg_tensor_destroy(in[0]);
+    rg_tensor_destroy(in[1]);
+}
+
 /* Windows of one pixel that are six apart: the pixel that ONNX Runtime 1.31.1 takes. */
 static void test_same(rig *r)
 {
@@ -361,7 +398,7 @@ static void test_json(rig *r)
 int main(void)
 {
     test_names();
-    RUN_ON_DEVICES(test_onnx, test_same, test_edges, test_reversed, test_wrong, test_mps,
-                   test_mps_pool, test_mps_loss, test_json);
+    RUN_ON_DEVICES(test_onnx, test_channels, test_same, test_edges, test_reversed, test_wrong,
+                   test_mps, test_mps_pool, test_mps_loss, test_json);
     return rg_test_report();
 }
