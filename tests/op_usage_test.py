@@ -238,8 +238,8 @@ class UsageTest(ProgramTest):
         self.assertEqual((shape, y), ((1, 2, 2, 1), [14, 17, 32, 35]))
         for before in (("--stride", "1,1", "--window", "3,3"), ("--window", "3,3", "--stride", "1,1")):
             self.assertEqual(self.result("MPSCNNPoolingAverageNode", *before, image, "-o", out)[0], (1, 6, 6, 1))
-        self.assertEqual(self.result("MPSCNNPoolingMax", "--window", "3,3", "--padding.policy", "valid", image, "-o",
-                                     out)[0], (1, 4, 4, 1))
+        for policy in ((), ("--padding.policy", "valid")):
+            self.assertEqual(self.result("MPSCNNPoolingMax", "--window", "3,3", *policy, image, "-o", out)[0], (1, 4, 4, 1))
         dilated = self.result("MPSCNNDilatedPoolingMaxNode", "--window", "2,2", image, "-o", out)
         same = self.result("pool", "--edge", "clamp", "--padding.policy", "same", "--window", "2,2", "--stride", "2,2",
                            "--dilation", "2,2", "x=" + self.path("x.npy"), "-o", "y=" + self.path("out.npy"))
