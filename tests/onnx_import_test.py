@@ -402,6 +402,24 @@ def test_images_stay_apart(folder):
     assert done.returncode == 1 and done.stderr.count("\n") == 1, (done.stdout, done.stderr)
 
 
+def test_fixed_windows(folder):
+    """Windows of an image are a multiple of the batch, which Expand repeats the file's number of."""
+    write_images(folder / "data")
+
+    def made(windows, expand, rows, batch):
+        return model([node("Reshape", ["x", "windows"], ["a"]), node("Expand", ["a", "expand"], ["b"]),
+                      node("Mul", ["b", "k"], ["c"]), node("ReduceMean", ["c"], ["m"], axes=[2, 3], keepdims=0),
+                      node("Reshape", ["m", "rows"], ["f"]), node("Gemm", ["f", "w"], ["y"])],
+                     [port("x", [batch, 1, 8, 8])], [port("y", [batch, 3])],
+                     [tensor("windows", [4], windows, INT64), tensor("expand", [4], expand, INT64),
+                      tensor("rows", [2], rows, INT64), tensor("k", [1, 2, 1, 4], PIXELS[:8]), tensor("w", [8, 3], PIXELS[:24])])
+
+    wanted = losses(folder, made([-1, 1, 4, 4], [1, 2, 1, 1], [-1, 8], "N"), name="open")
+    for batch in (1, 2):
+        got = losses(folder, made([4 * batch, 1, 4, 4], [4 * batch, 2, 4, 4], [batch, 8], batch), name=f"windows{batch}")
+        assert got == wanted, (batch, got, wanted)
+
+
 def test_fixed_batch_flat(folder):
     """Reshape to [1, -1], and a class token that is joined as it is in the file."""
     write_images(folder / "data")

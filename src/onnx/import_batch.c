@@ -139,21 +139,39 @@ rg_status rg_import_open_sizes(rg_import *m, const rg_proto_node *node, int32_t 
     return RG_OK;
 }
 
+/* Dimensions that keep the length that they have in the file, which depends on the batch. */
+static void keep_lengths(const rg_import *m, const rg_flow *x, int32_t rank,
+                         int64_t dims[RG_PROBES][RG_MAX_RANK])
+{
+    const int32_t own = rg_flow_rank(x);
+    rg_tensor_desc file[RG_PROBES];
+    for (int32_t p = 0; p < RG_PROBES; p++) {
+        int64_t lengths[RG_MAX_RANK];
+        rg_flow_dims(x, p, lengths);
+        file[p] = rg_tensor_desc_dense(x->shape[p].dtype, own, lengths);
+    }
+    for (int32_t d = own < rank ? rank - own : 0; d < rank; d++) {
+        const int32_t k = d - (rank - own);
+        const int64_t length = file_length(m, file, k);
+        if (file[0].dims[k] == file[1].dims[k] || dims[0][d] != length || dims[1][d] != length)
+            continue;
+        for (int32_t p = 0; p < RG_PROBES; p++)
+            dims[p][d] = file[p].dims[k];
+    }
+}
+
 void rg_import_open_expand(const rg_import *m, const rg_flow *x, int32_t rank,
                            int64_t dims[RG_PROBES][RG_MAX_RANK])
 {
     const int32_t at = rg_flow_rank(x) == rank && rank > 0 ? rg_flow_axis(x, 0) : -1;
     const int64_t length = at < 0 ? 1 : x->shape[0].dims[at];
-    const bool is_batch =
-        m->file_batch > 0 && rank > 0 && dims[0][0] == m->file_batch && dims[1][0] == m->file_batch;
+    if (m->file_batch > 0)
+        keep_lengths(m, x, rank, dims);
     /* a batch of 1 is no dimension that is repeated: broadcasting does the rest */
-    if (!is_batch || (length == 1 && m->file_batch == 1))
+    if (m->file_batch <= 1 || rank == 0 || length != 1)
         return;
-    for (int32_t p = 0; p < RG_PROBES; p++) {
-        const bool varies = at >= 0 && x->shape[0].dims[at] != x->shape[1].dims[at];
-        if (length == 1 || varies)
-            dims[p][0] = length == 1 ? RG_PROBE_BATCH + p : x->shape[p].dims[at];
-    }
+    for (int32_t p = 0; p < RG_PROBES; p++)
+        dims[p][0] = dims[p][0] == m->file_batch ? RG_PROBE_BATCH + p : dims[p][0];
 }
 
 rg_status rg_import_open_concat(rg_import *m, const rg_flow *like, int32_t axis, rg_flow *x)
