@@ -6,6 +6,7 @@
 usage: onnx_train_test.py PROGRAM
 """
 import json
+import math
 import pathlib
 import random
 import struct
@@ -178,6 +179,37 @@ def test_inputs(folder):
         (folder / "model.onnx").write_bytes(made)
         succeed(folder, "train", "model.onnx", "--data", data, "--epochs", 2, "--batch", 16, "--out", name)
         assert json.loads(succeed(folder, "eval", name, "--json"))["loss"] < 1.2, name
+
+
+def test_series(folder):
+    """An input (n, values, steps): arrays in this order, and never in the other one."""
+    weights = [((i * 7) % 11 - 5) / 12 for i in range(60)]
+    (folder / "series.onnx").write_bytes(model(
+        [node("Conv", ["x", "conv.weight"], ["c"], pads=[2, 2]), node("Relu", ["c"], ["r"]),
+         node("GlobalAveragePool", ["r"], ["p"]), node("Flatten", ["p"], ["f"]), node("Gemm", ["f", "fc.weight"], ["y"], transB=1)],
+        [port("x", ["N", 3, 16])], [port("y", ["N", 3])],
+        [tensor("conv.weight", [4, 3, 5], weights), tensor("fc.weight", [3, 4], weights[:12])]))
+    values = [((i * 37) % 101 - 50) / 40 for i in range(24 * 48)]
+    for name, shape in (("right", [3, 16]), ("swapped", [16, 3])):
+        (folder / name).mkdir()
+        for part in ("train", "test"):
+            write_npy(folder / name / f"x_{part}.npy", [24, *shape], values)
+            write_npy(folder / name / f"y_{part}.npy", [24], [i % 3 for i in range(24)], "<i4", "i")
+    succeed(folder, "train", "series.onnx", "--data", "right", "--epochs", 1, "--out", "run")
+    words = ("input 'x'", "are 3 and 16", "1 channels, 16 rows and 3 columns")
+    refuse(folder, words, "series.onnx", "--data", "swapped")
+    assert "are 3 and 16" in run(folder, "eval", "series.onnx", "--data", "swapped").stderr
+    # the file says the sizes: no data set is needed
+    succeed(folder, "import", "series.onnx", "-o", "series.safetensors")
+    succeed(folder, "graph", "series.onnx", "--out", "series.svg")
+    write_npy(folder / "one.npy", [3, 16], values[:48])
+    write_npy(folder / "batch.npy", [1, 3, 16], values[:48])
+    said = json.loads(succeed(folder, "predict", "series.safetensors", "one.npy", "--json", "--top", 3))["classes"]
+    succeed(folder, "run", "series.onnx", "x=batch.npy", "-o", "y=y.npy")
+    y = struct.unpack("<3f", (folder / "y.npy").read_bytes()[-12:])
+    total = sum(math.exp(v) for v in y)
+    for row in said:
+        assert abs(row["probability"] - math.exp(y[row["number"]]) / total) < 1e-5, (said, y)
 
 
 def test_weights(folder):

@@ -94,9 +94,9 @@ typedef struct rg_network_desc {
 } rg_network_desc;
 RG_API rg_network_desc rg_network_desc_default(void);
 
-/** Fills in what an ONNX model decides itself: the sizes that rg_model_input() gives and the
- *  classes of its first output for such images. Other fields, and those of a model as text, do not
- *  change. */
+/** Fills in what an ONNX model decides itself: the sizes that rg_model_input() gives, rows and
+ *  columns of an input (n, rows, columns), and the classes of its first output for such images.
+ *  Other fields, and those of a model as text, do not change. */
 RG_API rg_status rg_model_describe(const rg_model *model, rg_network_desc *desc);
 
 /** Makes the graph of a model; *desc is copied. It has the sources "images" (n, h, w, c) of the

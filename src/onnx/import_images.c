@@ -35,6 +35,25 @@ rg_status rg_onnx_check_input(const rg_onnx *model)
     return RG_OK;
 }
 
+/* Whether the elements of an image, in the order channels, rows, columns, are those of the input
+ * one after the other: with several channels no dimension may go across two of them, and (steps,
+ * values) are not (values, steps). */
+static bool is_in_order(const rg_tensor_desc *input, const rg_onnx_images *images)
+{
+    const int64_t h = images->height, w = images->width, c = images->channels;
+    int64_t before = 1, longer[RG_MAX_RANK];
+    int32_t count = 0;
+    bool regular = true;
+    for (int32_t d = 1; d < input->rank; d++) {
+        regular &= before == 1 || before == c || before == c * h || before == c * h * w;
+        before *= input->dims[d];
+        if (input->dims[d] != 1)
+            longer[count++] = input->dims[d];
+    }
+    const bool swapped = count == 2 && longer[0] == w && longer[1] == h && h != w;
+    return c == 1 ? !swapped : regular;
+}
+
 /* The shape of the input for these images, dimensions in the order of the file. */
 static rg_status input_shape(const rg_onnx *model, const rg_onnx_images *images,
                              rg_tensor_desc *input)
@@ -62,6 +81,12 @@ static rg_status input_shape(const rg_onnx *model, const rg_onnx_images *images,
                  "and %lld channels have %lld",
                  port->name, (long long)count, (long long)h, (long long)w, (long long)c,
                  (long long)(h * w * c));
+        RG_CHECK(is_in_order(input, images), RG_INVALID_ARGUMENT,
+                 "dimensions 1 and 2 of input '%.80s' of the network are %lld and %lld, but images "
+                 "have %lld channels, %lld rows and %lld columns, in this order",
+                 port->name, (long long)input->dims[1],
+                 (long long)(input->rank > 2 ? input->dims[2] : 1), (long long)c, (long long)h,
+                 (long long)w);
     }
     for (int32_t d = 1; d < input->rank && port->rank == 4; d++)
         RG_CHECK(

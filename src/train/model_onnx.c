@@ -133,6 +133,17 @@ rg_status rg_model_input(const rg_model *model, int64_t *height, int64_t *width,
     return RG_OK;
 }
 
+bool rg_model_is_series(const rg_model *model, int64_t *rows, int64_t *columns)
+{
+    const rg_proto_port *port =
+        model->onnx != NULL && model->onnx->input_count == 1 ? &model->onnx->inputs[0] : NULL;
+    if (port == NULL || port->rank != 3 || port->dims[1] <= 0 || port->dims[2] <= 0)
+        return false;
+    *rows = port->dims[1];
+    *columns = port->dims[2];
+    return true;
+}
+
 rg_status rg_model_describe(const rg_model *model, rg_network_desc *desc)
 {
     int64_t height, width, channels;
@@ -144,6 +155,8 @@ rg_status rg_model_describe(const rg_model *model, rg_network_desc *desc)
     made.height = height > 0 ? height : made.height;
     made.width = width > 0 ? width : made.width;
     made.channels = channels > 0 ? channels : made.channels;
+    if (rg_model_is_series(model, &made.height, &made.width))
+        made.channels = 1;
     RG_TRY(describe_output(model, &made));
     made.size = desc->size;
     memcpy(desc, &made, made.size); /* which may be shorter */

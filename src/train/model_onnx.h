@@ -18,6 +18,10 @@ rg_status rg_model_read_onnx(rg_model *model);
 /* The model with a new last layer of this many channels. */
 rg_status rg_model_replace_head(const rg_model *model, int64_t classes, rg_model **replaced);
 
+/* Whether the one input of an ONNX model is (n, rows, columns) with sizes: a series, spectra, grey
+ * images. */
+bool rg_model_is_series(const rg_model *model, int64_t *rows, int64_t *columns);
+
 /* Makes the network; after a failure the caller destroys it. */
 rg_status rg_network_build_onnx(const rg_model *model, const rg_network_desc *options,
                                 rg_network *network);

@@ -3,6 +3,7 @@
 /* What a trainer keeps of its data set, or of a model that is used without one: images, classes,
  * normalization, the loss. */
 #include "train/dataset.h"
+#include "train/model_onnx.h"
 #include "train/scores.h"
 #include "train/trainer.h"
 
@@ -153,6 +154,8 @@ rg_status rg_trainer_describe_model(rg_trainer *t, const rg_model *model)
         rg_error_prefix("%s: ", model->name);
     RG_TRY(one);
     RG_TRY(rg_model_input(model, &height, &width, &channels));
+    if (rg_model_is_series(model, &height, &width))
+        channels = 1;
     RG_CHECK(height > 0 && width > 0 && channels > 0 && channels <= RG_DATASET_CHANNELS,
              RG_INVALID_ARGUMENT,
              "%s: the file leaves the size of the images open; a data set must be given",
