@@ -117,6 +117,8 @@ class Targets(Case):
         self.refuses(*words, "square", says="loss must be", status=2)
         self.refuses("train", "--data", "glyphs", "--out", self.path("out"), "--loss", "huber", status=2,
                      says="--loss must be softmax_cross_entropy where the data has classes")  # fmt: skip
+        self.refuses("train", "--data", "glyphs", "--model", "small", "--out", self.path("out"), "--head", "3", status=2,
+                     says="--head is 3, but the data needs 10")  # fmt: skip
 
     def test_values_of_losses(self):
         """Losses of probabilities have no meaning for other values."""

@@ -79,13 +79,16 @@ static rg_status open_loader(rg_trainer *t, const rg_dataset *set)
 /* The model, with a new last layer where one is asked for. */
 static rg_status take_model(rg_trainer *t, const rg_model *model)
 {
-    if (t->desc.head == 0 || model->onnx == NULL) {
-        t->model = rg_model_retain(model);
-        return RG_OK;
-    }
     const rg_network_desc *n = &t->state.network;
     const bool rows = n->target == RG_TARGET_CLASS || n->target == RG_TARGET_MASK;
     const int64_t needed = rows ? n->classes : n->outputs;
+    if (t->desc.head == 0 || model->onnx == NULL) {
+        RG_CHECK(t->desc.head <= 0 || t->desc.head == needed, RG_INVALID_ARGUMENT,
+                 "head is %lld, but the data needs %lld", (long long)t->desc.head,
+                 (long long)needed);
+        t->model = rg_model_retain(model);
+        return RG_OK;
+    }
     return rg_model_replace_head(model, t->desc.head > 0 ? t->desc.head : needed, &t->model);
 }
 
