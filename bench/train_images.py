@@ -11,7 +11,9 @@ about as many bytes a pixel, then prints a table of these parts, of which --only
 
 - rate: ResNet-18 at 224 on a part of them, --images, in memory and read while training;
 - memory: the peak of a small network on all of them, read while training, beside that on a few in memory;
-- workers: images per second that --workers threads decode, and a thread of them, with a network that takes little time.
+- workers: images per second that --workers threads decode, and a thread of them, with a network that takes little time;
+- serial: the time of an image of 8 x 8 pixels beside that of a photograph, by one thread. What threads do one after the
+  other, such as taking the next image, is part of the former, so that this bounds what more threads can gain.
 
 On a machine with 16 cores, `python3 bench/train_images.py build/retrograde --only workers` tells how decoding scales.
 Needs Pillow (Debian: python3-pil).
@@ -109,10 +111,10 @@ def link_part(folder, part, count):
             os.link(os.path.join(folder, name, image), os.path.join(part, name, image))
 
 
-def train(options, folder, model, memory, *words):
+def train(options, folder, model, memory, *words, size=224):
     """Images per second and the peak of memory, in MB."""
     with tempfile.TemporaryDirectory() as out:
-        words = [options.program, "train", "--data", folder, "--model", model, "--size", "224", "--epochs", "1", "--validation", "0",
+        words = [options.program, "train", "--data", folder, "--model", model, "--size", str(size), "--epochs", "1", "--validation", "0",
                  "--batch", "32", "--memory", str(memory), "--json", "--out", os.path.join(out, "run"), *words]  # fmt: skip
         if options.threads:
             words += ["--threads", str(options.threads)]
@@ -160,7 +162,23 @@ def measure_workers(options, folder, whole):
               % (workers, rate, rate / int(workers), rate / int(workers) / one), flush=True)  # fmt: skip
 
 
-PARTS = {"rate": measure_rate, "memory": measure_memory, "workers": measure_workers}
+def measure_serial(options, folder, whole):
+    """By Amdahl's law: a part s of the time that does not scale allows 1 / (s + (1 - s) / n) times one thread's rate."""
+    tiny, model = os.path.join(folder, "tiny"), write_model(folder, "one", ["dense classes"])
+    for k in range(CLASSES):
+        os.makedirs(os.path.join(tiny, "class%d" % k))
+        first = os.path.join(tiny, "class%d" % k, "0.jpg")
+        Image.effect_noise((8, 8), 50).convert("RGB").save(first, quality=92)
+        for i in range(1, 2000):
+            os.link(first, os.path.join(tiny, "class%d" % k, "%d.jpg" % i))
+    small, _ = train(options, tiny, model, 0, "--workers", "1", size=8)
+    rate, _ = train(options, whole, write_model(folder, "small", SMALL), 0, "--workers", "1")
+    part = rate / small
+    print("| an image of 8 x 8 pixels, a photograph, by one thread | %.3f ms, %.1f ms; of 8 threads at most %.2f times one, of 16 %.2f |"
+          % (1e3 / small, 1e3 / rate, 1 / (part + (1 - part) / 8), 1 / (part + (1 - part) / 16)), flush=True)  # fmt: skip
+
+
+PARTS = {"rate": measure_rate, "memory": measure_memory, "workers": measure_workers, "serial": measure_serial}
 
 
 def measure(options, folder):
