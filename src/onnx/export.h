@@ -11,6 +11,7 @@
 #include <retrograde/conv_transpose.h>
 #include <retrograde/conv.h>
 #include <retrograde/pool.h>
+#include <retrograde/transpose.h>
 
 /* A value as the file has it. Dimension d of the graph is dimension order[d] of the file. Its shape
  * may lack dimensions of 1 that the value of the graph has: one pixel (n, 1, 1, c) is (n, c). */
@@ -202,6 +203,8 @@ rg_exporter rg_export_conv_gradient, rg_export_pool_gradient, rg_export_dense_gr
     rg_export_slice_gradient, rg_export_reduce_gradient, rg_export_softmax_gradient,
     rg_export_dropout_gradient, rg_export_loss_gradient, rg_export_conv_transpose_gradient,
     rg_export_pad_gradient, rg_export_upsample_gradient, rg_export_lrn_gradient;
+/* The dimension of x that dimension k of y is. */
+int32_t rg_export_transposed(const rg_transpose_desc *desc, int32_t k, int32_t rank);
 /* Whether a gradient of this forward node is written. */
 bool rg_export_has_gradient(const rg_export *e, const rg_node *node);
 /* The gradient of an input, if it is wanted. */

@@ -30,12 +30,8 @@ rg_status rg_export_transpose_gradient(rg_export *e, const rg_node *node)
     RG_TRY(rg_export_any(e, node->in[0], &dy));
     const int32_t rank = dy.shape[0].rank;
     dx = dy;
-    for (int32_t k = 0; k < rank; k++) {
-        const int64_t from = d->order_count == 0 ? rank - 1 - k
-                             : d->order[k] < 0   ? d->order[k] + rank
-                                                 : d->order[k];
-        dx.order[from] = dy.order[k];
-    }
+    for (int32_t k = 0; k < rank; k++)
+        dx.order[rg_export_transposed(d, k, rank)] = dy.order[k];
     return rg_export_define_gradient(e, node, 0, &dx);
 }
 

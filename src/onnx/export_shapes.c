@@ -23,7 +23,14 @@ static rg_status export_reshape(rg_export *e, const rg_node *node)
     return rg_export_define(e, node, 0, &form);
 }
 
-/* Moves nothing: dimensions change places. */
+int32_t rg_export_transposed(const rg_transpose_desc *d, int32_t k, int32_t rank)
+{
+    if (d->order_count == 0)
+        return rank - 1 - k;
+    return (int32_t)(d->order[k] < 0 ? d->order[k] + rank : d->order[k]);
+}
+
+/* Moves nothing: the file has the dimensions in another order. */
 static rg_status export_transpose(rg_export *e, const rg_node *node)
 {
     const rg_transpose_desc *d = node->desc;
@@ -31,12 +38,8 @@ static rg_status export_transpose(rg_export *e, const rg_node *node)
     RG_TRY(rg_export_any(e, node->in[0], &form));
     const int32_t rank = form.shape[0].rank;
     y = form;
-    for (int32_t k = 0; k < rank; k++) {
-        const int64_t from = d->order_count == 0 ? rank - 1 - k
-                             : d->order[k] < 0   ? d->order[k] + rank
-                                                 : d->order[k];
-        y.order[k] = form.order[from];
-    }
+    for (int32_t k = 0; k < rank; k++)
+        y.order[k] = form.order[rg_export_transposed(d, k, rank)];
     return rg_export_define(e, node, 0, &y);
 }
 

@@ -19,30 +19,6 @@ static const rg_allocator *const allocator = &rg_default_allocator;
 
 /* ---- graphs ---- */
 
-static void sum_name(const rg_network *network, const rg_network_parameter *p,
-                     char name[RG_OWN_NAME])
-{
-    char wanted[RG_OWN_NAME];
-    snprintf(wanted, sizeof wanted, "%s.sum", p->value->name);
-    rg_network_own_name(network, wanted, name);
-}
-
-/* The gradient of a parameter, or the sum of it and of those before. */
-static void add_sum(rg_network *network, const rg_network_parameter *p, bool adds)
-{
-    char name[RG_OWN_NAME];
-    sum_name(network, p, name);
-    rg_value *sum = rg_graph_parameter(network->graph, name, &p->value->desc);
-    rg_value *gradient = rg_value_gradient(p->value);
-    const rg_arithmetic_desc add = rg_arithmetic_desc_default();
-    rg_neuron_desc copy = rg_neuron_desc_default();
-    copy.kind = RG_NEURON_NONE;
-    rg_node *node = adds
-                        ? rg_graph_arithmetic(network->graph, &add, (rg_value *[]){ sum, gradient })
-                        : rg_graph_neuron(network->graph, &copy, &gradient);
-    (void)rg_graph_assign(network->graph, sum, rg_node_output(node, 0));
-}
-
 static rg_status make_gradients(rg_session *s, bool adds, rg_network *network)
 {
     rg_network_desc options = s->desc.network;
@@ -52,8 +28,10 @@ static rg_status make_gradients(rg_session *s, bool adds, rg_network *network)
     RG_TRY(rg_graph_gradients(network->graph, &network->loss, NULL, 1, NULL, NULL));
     for (size_t i = 0; i < network->parameters_count; i++) {
         const rg_network_parameter *p = &network->parameters[i];
-        if (p->trained && rg_value_gradient(p->value) != NULL)
-            add_sum(network, p, adds);
+        rg_value *gradient = rg_value_gradient(p->value);
+        if (p->trained && gradient != NULL)
+            (void)rg_stepper_add_sum(network, p, adds ? RG_STEP_SHARE_MIDDLE : RG_STEP_SHARE_FIRST,
+                                     gradient, p->value->desc.dtype);
     }
     return rg_graph_status(network->graph);
 }
@@ -77,7 +55,7 @@ static rg_status make_update(const rg_session *s, rg_graph *graph)
         rg_network_parameter p = s->network.parameters[i];
         if (!p.trained || rg_value_gradient(p.value) == NULL)
             continue;
-        sum_name(&s->network, &p, name);
+        rg_stepper_sum_name(&s->network, &p, name);
         rg_value *sum = rg_graph_parameter(graph, name, &p.value->desc);
         p.value = rg_graph_parameter(graph, p.value->name, &p.value->desc);
         RG_TRY(rg_graph_status(graph));

@@ -92,11 +92,30 @@ rg_plan *rg_stepper_plan(rg_stepper *stepper);
 /* All parameters, of the network and of the optimizer, one by one; *name is NULL past the last. */
 rg_status rg_stepper_parameter(rg_stepper *stepper, int32_t index, const char **name,
                                rg_tensor **tensor);
+/* One of them by its name; false: there is none. */
+bool rg_stepper_find(rg_stepper *stepper, const char *name, rg_tensor **tensor);
+
+/* ---- parts of its graphs, for sessions too ---- */
+
+/* With accumulation a step is made of several batches: the first one starts the sums, others add to
+ * them, the last one changes the parameters. */
+typedef enum rg_step_share {
+    RG_STEP_SHARE_FIRST,
+    RG_STEP_SHARE_MIDDLE,
+    RG_STEP_SHARE_LAST,
+    RG_STEP_SHARES
+} rg_step_share;
+
+/* The parameter of a graph that holds the sum of a parameter's gradients. */
+void rg_stepper_sum_name(const rg_network *network, const rg_network_parameter *parameter,
+                         char name[RG_OWN_NAME]);
+/* Adds a gradient to that sum, stored as `dtype`, and returns the result, which the last batch does
+ * not store. */
+rg_value *rg_stepper_add_sum(const rg_network *network, const rg_network_parameter *parameter,
+                             rg_step_share which, rg_value *gradient, rg_dtype dtype);
 /* Adds the optimizer of a parameter to a graph; `step` is that of adam. */
 rg_node *rg_stepper_add_update(const rg_stepper_options *options, rg_graph *graph,
                                const rg_network_parameter *parameter, rg_value *gradient,
                                rg_value *rate, rg_value *step);
-/* One of them by its name; false: there is none. */
-bool rg_stepper_find(rg_stepper *stepper, const char *name, rg_tensor **tensor);
 
 #endif

@@ -80,16 +80,21 @@ static void add_update(const rg_stepper *t, const rg_network *network,
     (void)rg_stepper_add_update(&t->options, network->graph, p, gradient, rate, n->step);
 }
 
-/* The sum of gradients over the batches of a step. */
-static rg_value *add_sum(const rg_network *network, const rg_network_parameter *p,
-                         rg_step_share which, rg_value *gradient, bool in_real)
+void rg_stepper_sum_name(const rg_network *network, const rg_network_parameter *p,
+                         char name[RG_OWN_NAME])
 {
-    char wanted[RG_OWN_NAME], name[RG_OWN_NAME];
+    char wanted[RG_OWN_NAME];
     snprintf(wanted, sizeof wanted, "%s.sum", p->value->name);
     rg_network_own_name(network, wanted, name);
+}
+
+rg_value *rg_stepper_add_sum(const rg_network *network, const rg_network_parameter *p,
+                             rg_step_share which, rg_value *gradient, rg_dtype dtype)
+{
+    char name[RG_OWN_NAME];
+    rg_stepper_sum_name(network, p, name);
     rg_tensor_desc desc = p->value->desc;
-    if (in_real && desc.dtype != RG_F64)
-        desc.dtype = RG_F32;
+    desc.dtype = dtype;
     rg_value *sum = rg_graph_parameter(network->graph, name, &desc);
     const rg_arithmetic_desc add = rg_arithmetic_desc_default();
     rg_neuron_desc copy = rg_neuron_desc_default();
@@ -144,7 +149,7 @@ static rg_status make_training(rg_stepper *t, const rg_model *model, rg_step_sha
         if (!p->trained || gradient == NULL)
             continue;
         if (t->options.accumulate > 1)
-            gradient = add_sum(network, p, which, gradient, false);
+            gradient = rg_stepper_add_sum(network, p, which, gradient, p->value->desc.dtype);
         if (which == RG_STEP_SHARE_LAST)
             add_update(t, network, p, gradient, &n);
     }
@@ -165,7 +170,8 @@ static void add_piece(const rg_stepper *t, const rg_network *network, const rg_n
         return;
     }
     if (t->options.accumulate > 1)
-        sum = add_sum(network, p, which, sum, true);
+        sum = rg_stepper_add_sum(network, p, which, sum,
+                                 p->value->desc.dtype == RG_F64 ? RG_F64 : RG_F32);
     if (which == RG_STEP_SHARE_LAST)
         add_update(t, network, p, sum, n);
 }

@@ -43,17 +43,7 @@ typedef struct rg_step_slot {
     bool gathered;        /* whether they are known */
 } rg_step_slot;
 
-enum { RG_STEP_LOSS_BYTES = 16 }; /* of the results */
-
-/* With accumulation a step is made of several batches: the first one starts the sums, others add to
- * them, the last one changes the parameters. */
-typedef enum rg_step_share {
-    RG_STEP_SHARE_FIRST,
-    RG_STEP_SHARE_MIDDLE,
-    RG_STEP_SHARE_LAST,
-    RG_STEP_SHARES
-} rg_step_share;
-enum { RG_STEP_SLOTS = 2 };
+enum { RG_STEP_SLOTS = 2, RG_STEP_LOSS_BYTES = 16 /* of the results */ };
 
 /* What is summed over micro-batches: the gradient of a parameter, or a running statistic. */
 typedef struct rg_micro_piece {
