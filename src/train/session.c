@@ -13,7 +13,6 @@
 #include <retrograde/nodes.h>
 
 #include <math.h>
-#include <stdio.h>
 
 static const rg_allocator *const allocator = &rg_default_allocator;
 
