@@ -4,6 +4,7 @@
 #include "graph/graph.h"
 
 #include "core/memory.h"
+#include "core/private_api.h"
 
 #include <retrograde/arithmetic.h>
 
@@ -207,7 +208,7 @@ static rg_status run_backward(reverse *r, rg_value *const y[], rg_value *const d
     return RG_OK;
 }
 
-rg_status rg_graph_trained_values(rg_graph *graph, bool trained[])
+RG_PRIVATE_API rg_status rg_graph_trained_values(rg_graph *graph, bool trained[])
 {
     const size_t values = graph->values_count;
     reverse r = { .graph = graph };
