@@ -203,10 +203,10 @@ static rg_status make_schedule(const rg_plan *plan, rg_sequence *sequence)
     RG_TRY(rg_sequence_create(plan, sequence));
     RG_TRY(find_shapes(sequence));
     RG_TRY(rg_sequence_fuse(sequence));
-    if (plan->options.share_views)
-        RG_TRY(rg_sequence_views(sequence));
     if (plan->options.add_gradients)
         RG_TRY(rg_sequence_sums(sequence));
+    if (plan->options.share_views)
+        rg_sequence_views(sequence);
     if (plan->options.budget > 0)
         RG_TRY(rg_sequence_fit(sequence, plan->options.budget));
     if (plan->options.batch_updates)

@@ -263,9 +263,10 @@ bool rg_step_read(const rg_step *step, int32_t index, int32_t *value);
 bool rg_sequence_overwrites(const rg_sequence *sequence, int32_t value, int32_t end);
 /* Whether the step's op is the plain sum of its two inputs: `is_sum` of its hooks. */
 bool rg_step_is_sum(const rg_step *step);
-/* Passes: each leaves times as they are then. */
-rg_status rg_sequence_views(rg_sequence *sequence);
+/* Passes: each leaves times as they are then. Sums come before views, on which they do not depend.
+ */
 rg_status rg_sequence_sums(rg_sequence *sequence);
+void rg_sequence_views(rg_sequence *sequence);
 rg_status rg_sequence_batches(rg_sequence *sequence);
 
 /* ---- fuse.c ---- */

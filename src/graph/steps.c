@@ -170,18 +170,20 @@ void rg_sequence_times(rg_sequence *s)
 
 /* ---- views ---- */
 
-/* Whether `value` may be `source` in another shape. A parameter may be overwritten before its
- * readers are done, and a result must be a tensor of the plan. */
-static bool may_view(const rg_sequence *s, int32_t source, int32_t value)
+/* Whether `value` may be `source` in another shape, or could be if the memory of a source were
+ * `dense`. A parameter may be overwritten before its readers are done, and a result must be a
+ * tensor of the plan. */
+static bool may_view(const rg_sequence *s, int32_t source, int32_t value, bool dense)
 {
     const rg_plan_value *from = &s->slots[source], *to = &s->slots[value];
     const rg_tensor_desc *a = &s->descs[source], *b = &s->descs[value];
     return from->parameter < 0 && to->parameter < 0 && a->dtype == b->dtype &&
-           rg_shape_count(a) == rg_shape_count(b) && rg_shape_is_dense(a) &&
+           rg_shape_count(a) == rg_shape_count(b) && (dense || rg_shape_is_dense(a)) &&
            !(from->kind == RG_VALUE_SOURCE && to->result);
 }
 
-rg_status rg_sequence_views(rg_sequence *s)
+/* `dense`: as if all sources were. */
+static void find_views(rg_sequence *s, bool dense)
 {
     for (int32_t i = 0; i < s->steps_count; i++) {
         rg_step *step = &s->steps[i];
@@ -191,7 +193,7 @@ rg_status rg_sequence_views(rg_sequence *s)
         const int32_t root = rg_sequence_root(s, step->in[0]);
         for (int32_t k = 0; k < step->outputs; k++) {
             const int32_t v = step->out[k];
-            if (v < 0 || !(views >> k & 1) || step->add >> k & 1 || !may_view(s, root, v))
+            if (v < 0 || !(views >> k & 1) || step->add >> k & 1 || !may_view(s, root, v, dense))
                 continue;
             step->views |= 1u << k;
             s->slots[v].view = root;
@@ -199,7 +201,22 @@ rg_status rg_sequence_views(rg_sequence *s)
         }
     }
     rg_sequence_times(s);
-    return RG_OK;
+}
+
+static void forget_views(rg_sequence *s)
+{
+    for (int32_t i = 0; i < s->steps_count; i++)
+        s->steps[i].views = 0;
+    for (int32_t v = 0; v < s->slots_count; v++) {
+        s->slots[v].view = -1;
+        s->slots[v].result = s->plan->slots[v].result;
+    }
+    rg_sequence_times(s);
+}
+
+void rg_sequence_views(rg_sequence *s)
+{
+    find_views(s, false);
 }
 
 /* ---- sums of gradients ---- */
@@ -262,9 +279,12 @@ static rg_status add_into(rg_sequence *s, rg_links *links, int32_t sum, int32_t 
     return rg_links_add_reader(links, base, made); /* after all other readers of `base` */
 }
 
+/* Which sums are made in place decides how often 16-bit numbers are rounded: so it depends neither
+ * on the memory of sources nor on whether views are shared. */
 rg_status rg_sequence_sums(rg_sequence *s)
 {
     rg_links links;
+    find_views(s, true);
     RG_TRY(rg_links_create(s, &links));
     rg_status status = RG_OK;
     for (int32_t i = 0; i < s->steps_count && status == RG_OK; i++) {
@@ -278,7 +298,9 @@ rg_status rg_sequence_sums(rg_sequence *s)
     }
     rg_links_destroy(&links);
     RG_TRY(status);
-    return rg_sequence_compact(s);
+    RG_TRY(rg_sequence_compact(s));
+    forget_views(s);
+    return RG_OK;
 }
 
 /* ---- batches ---- */
