@@ -96,7 +96,12 @@ static rg_status describe_output(const rg_model *model, rg_network_desc *desc)
     const rg_onnx_options options = rg_onnx_options_default();
     rg_onnx_network *network;
     RG_TRY(rg_onnx_network_for_images(model->onnx, &options, &images, &network));
-    const rg_onnx_tensor_info *output = &network->entries[network->entry_count - 1].info;
+    const size_t count = network->entry_count; /* the output comes last */
+    if (count == 0 || network->entries[count - 1].info.role != RG_ONNX_OUTPUT) {
+        rg_onnx_network_destroy(network);
+        return rg_fail(RG_UNSUPPORTED, "%s: the network has no output", model->name);
+    }
+    const rg_onnx_tensor_info *output = &network->entries[count - 1].info;
     const rg_tensor_desc *y = &output->desc;
     const int32_t channels = y->rank > 1 ? output->order[y->rank - 1] : 0;
     int64_t pixels = 1;
