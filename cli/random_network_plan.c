@@ -128,15 +128,18 @@ static int32_t highest_rank(const runner *r, int32_t count)
     return most;
 }
 
-/* Whether a source without images has the shape of one, (1, h, w, c): given for all images of a
- * batch, it would be taken for one that repeats. A network whose forward pass reads nothing but
- * parameters has such a source, the gradient that it begins with. */
+/* Whether a source without images has the shape of one, (1, h, w, c), or, where no source has
+ * images, (h, w, c), as weights of labels may have: given for all images of a batch, it would be
+ * taken for one that repeats. A network whose forward pass reads nothing but parameters has such a
+ * source, the gradient that it begins with. */
 static bool has_likeness(const runner *r, int32_t count)
 {
+    const bool none = highest_rank(r, count) == 0;
     bool any = false;
     for (int32_t i = 0; i < count; i++) {
         const rg_tensor_desc *d = r->net->values[find_source(r, i)].desc;
-        any |= !has_images(r, i) && d->rank == 4 && d->dims[0] == 1;
+        const bool alike = (d->rank == 4 && d->dims[0] == 1) || (d->rank == 3 && none);
+        any |= !has_images(r, i) && alike;
     }
     return any;
 }
