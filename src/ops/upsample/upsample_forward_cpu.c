@@ -10,13 +10,16 @@ enum { COLUMNS = 256 };
 typedef struct positions {
     int64_t left[COLUMNS], right[COLUMNS];
     real f[COLUMNS];
+    bool copies; /* each lies on its left pixel */
 } positions;
 
 static void find_positions(const rg_upsample_axis *axis, int64_t first, int64_t count, int64_t step,
                            positions *p)
 {
+    p->copies = true;
     for (int64_t i = 0; i < count; i++) {
         const rg_upsample_tap tap = rg_upsample_tap_of(axis, first + i);
+        p->copies &= tap.f == 0;
         p->left[i] = tap.first * step;
         p->right[i] = tap.second * step;
         p->f[i] = (real)tap.f;
@@ -105,6 +108,21 @@ RG_INLINE void forward_pixel(const rg_upsample_args *k, const corners *c, char *
                      stream);
 }
 
+/* Pixels of y that are pixels of x, `bytes` of whole vectors each. */
+RG_INLINE void copy_pixels(char *to, int64_t step, const char *from, const int64_t at[],
+                           int64_t count, int64_t bytes, const bool stream)
+{
+    for (int64_t i = 0; i < count; i++, to += step) {
+        for (int64_t b = 0; b < bytes; b += RG_VECTOR_BYTES) {
+            const vreal value = load_bytes(from + at[i] + b);
+            if (stream)
+                vstream(to + b, 0, RG_REAL, value);
+            else
+                memcpy(to + b, &value, sizeof value);
+        }
+    }
+}
+
 /* Columns from `first` on, of which the positions are known. */
 RG_INLINE void forward_row(const rg_upsample_args *k, int64_t unit, int64_t first, int64_t count,
                            const positions *p, const rg_dtype T, bool stream)
@@ -117,13 +135,21 @@ RG_INLINE void forward_row(const rg_upsample_args *k, int64_t unit, int64_t firs
     const char *lower = from + tap.second * step_of(k, 0, 1, T);
     char *to = (char *)k->to + image * step_of(k, 1, 0, T) + o * step_of(k, 1, 1, T) +
                first * step_of(k, 1, 2, T);
+    const int64_t bytes = k->channels * (vbytes(T) / VLEN), step = step_of(k, 1, 2, T);
+    if (k->dense && p->copies && tap.f == 0 && bytes % RG_VECTOR_BYTES == 0) {
+        if (stream)
+            copy_pixels(to, step, upper, p->left, count, bytes, true);
+        else
+            copy_pixels(to, step, upper, p->left, count, bytes, false);
+        return;
+    }
     for (int64_t i = 0; i < count; i++) {
         const corners c = { { { upper + p->left[i], upper + p->right[i] },
                               { lower + p->left[i], lower + p->right[i] } },
                             (real)tap.f,
                             p->f[i] };
         forward_pixel(k, &c, to, T, stream);
-        to += step_of(k, 1, 2, T);
+        to += step;
     }
 }
 
