@@ -126,7 +126,7 @@ RG_INLINE void inside_window(const inside *w, const tap_list *taps, int64_t chan
  * instructions that the processor does not come to later loads by itself. */
 RG_INLINE void fetch_ahead(const rg_pool_shape *k, const char *x, const rg_dtype T)
 {
-    enum { LINE = 64, AHEAD = 2048 };
+    enum { LINE = 64, AHEAD = 4096 };
     const int64_t element = vbytes(T) / VLEN, rows = k->row.window;
     const int64_t bytes = least(k->column.stride * k->x[2] * element, AHEAD);
     for (int64_t p = rows - least(k->row.stride, rows); p < rows; p++)
