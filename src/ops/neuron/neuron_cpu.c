@@ -90,6 +90,7 @@ typedef struct prelu_run {
     const real *slope;
     real *sum, *total;
     bool dense, add, stream, wants_out, wants_sum;
+    bool any_order; /* slopes and sums are in the order of pairs (vpair_order), all of them whole */
 } prelu_run;
 
 RG_INLINE vreal load_channels(const prelu_run *r, int t, int64_t i, const int n, const rg_dtype T)
@@ -135,12 +136,19 @@ RG_INLINE void prelu_step(const prelu_run *r, int64_t i, const int n, const rg_d
         prelu_forward_step(r, i, n, T, stream);
 }
 
+/* Those of 2 VLEN neighbours, in the order in which pairs of T are loaded. */
+RG_INLINE vpair prelu_numbers(const real *values, int64_t i, const rg_dtype T, const bool any_order)
+{
+    const vpair p = vload_pair(values, i, RG_REAL, false);
+    return any_order ? p : vpair_order(p, T);
+}
+
 /* 2 VLEN neighbours, for storage types whose pairs load faster than vectors. */
 RG_INLINE void prelu_pair(const prelu_run *r, int64_t i, const rg_dtype T, const bool stream,
-                          const bool gradient)
+                          const bool gradient, const bool any_order)
 {
     const vpair a = vload_pair(r->in[0], i, T, true);
-    const vpair slope = vpair_order(vload_pair(r->slope, i, RG_REAL, false), T);
+    const vpair slope = prelu_numbers(r->slope, i, T, any_order);
     if (!gradient) {
         vstore_sums(r->out, i, T, (vpair){ neuron_prelu(a.a, slope.a), neuron_prelu(a.b, slope.b) },
                     stream);
@@ -156,32 +164,66 @@ RG_INLINE void prelu_pair(const prelu_run *r, int64_t i, const rg_dtype T, const
         vstore_sums(r->out, i, T, dx, stream);
     }
     if (r->wants_sum) {
-        const vpair share = velement_order(
-            (vpair){ neuron_prelu_share(a.a, x.a), neuron_prelu_share(a.b, x.b) }, T);
+        const vpair share = { neuron_prelu_share(a.a, x.a), neuron_prelu_share(a.b, x.b) };
+        const vpair each = any_order ? share : velement_order(share, T);
         const vpair sum = vload_pair(r->sum, i, RG_REAL, false);
-        vstore_pair(r->sum, i, RG_REAL, (vpair){ sum.a + share.a, sum.b + share.b }, false, false);
+        vstore_pair(r->sum, i, RG_REAL, (vpair){ sum.a + each.a, sum.b + each.b }, false, false);
     }
+}
+
+/* Whole pairs, from any of them on. */
+RG_INLINE void prelu_pairs(const prelu_run *r, int64_t count, const rg_dtype T, const bool gradient)
+{
+    for (int64_t i = 0; r->stream && i < count; i += 2 * VLEN)
+        prelu_pair(r, i, T, true, gradient, true);
+    for (int64_t i = 0; !r->stream && i < count; i += 2 * VLEN)
+        prelu_pair(r, i, T, false, gradient, true);
 }
 
 RG_INLINE void prelu_steps(const prelu_run *r, int64_t count, const rg_dtype T, const bool gradient)
 {
     int64_t i = 0;
+    if (T == RG_BF16 && r->any_order) {
+        prelu_pairs(r, count, T, gradient);
+        return;
+    }
     if (r->stream) {
         const int64_t head = least(vhead(r->out, T), count);
         for (; i < head; i += VLEN)
             prelu_step(r, i, vlanes_left(head - i), T, false, gradient);
         i = head;
         for (; T == RG_BF16 && i + 2 * VLEN <= count; i += 2 * VLEN)
-            prelu_pair(r, i, T, true, gradient);
+            prelu_pair(r, i, T, true, gradient, false);
         for (; i + VLEN <= count; i += VLEN)
             prelu_step(r, i, VLEN, T, true, gradient);
     }
     for (; T == RG_BF16 && r->dense && i + 2 * VLEN <= count; i += 2 * VLEN)
-        prelu_pair(r, i, T, false, gradient);
+        prelu_pair(r, i, T, false, gradient, false);
     for (; i + VLEN <= count; i += VLEN)
         prelu_step(r, i, VLEN, T, false, gradient);
     if (i < count)
         prelu_step(r, i, (int)(count - i), T, false, gradient);
+}
+
+/* Whether all runs of a block of `width` channels are whole pairs, and aligned where they are
+ * streamed. `result`: the number of `out` among the tensors. */
+RG_INLINE bool prelu_any_order(const rg_prelu_shape *s, const void *out, int64_t width, int result,
+                               const rg_dtype T)
+{
+    bool aligned = (uintptr_t)out % RG_VECTOR_BYTES == 0;
+    for (int32_t d = 0; d < s->rows.rank; d++)
+        aligned &= s->rows.strides[result][d] % (2 * VLEN) == 0;
+    return T == RG_BF16 && s->dense && width % (2 * VLEN) == 0 && (aligned || !s->stream);
+}
+
+/* Of so many columns, from the order of elements to that of pairs, or `back`. */
+RG_OUTLINE void prelu_order(real *values, int64_t count, bool back)
+{
+    for (int64_t i = 0; i < count; i += 2 * VLEN) {
+        const vpair p = vload_pair(values, i, RG_REAL, false);
+        vstore_pair(values, i, RG_REAL, back ? velement_order(p, RG_BF16) : vpair_order(p, RG_BF16),
+                    false, false);
+    }
 }
 
 /* The slopes of the block's channels, once for every lane. */
@@ -196,12 +238,13 @@ RG_OUTLINE void prelu_slopes(const rg_prelu_shape *s, const void *slope, int64_t
     }
 }
 
-/* total += sum, sum = 0 */
+/* total += sum, sum = 0, for whole vectors */
 RG_OUTLINE void prelu_end_piece(real *total, real *sum, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++) {
-        total[i] += sum[i];
-        sum[i] = 0;
+    for (int64_t i = 0; i < count; i += VLEN) {
+        const vreal all = vload_full(total, i, RG_REAL) + vload_full(sum, i, RG_REAL);
+        vstore_full(total, i, RG_REAL, all);
+        vstore_full(sum, i, RG_REAL, vset(0));
     }
 }
 
@@ -237,7 +280,15 @@ RG_INLINE void prelu_rows(const rg_prelu_shape *s, prelu_run r, const void *cons
 /* Lanes are joined one after the other. */
 RG_OUTLINE void prelu_end_part(const rg_prelu_shape *s, const real *total, int64_t width, real *to)
 {
-    for (int64_t c = 0; c < width; c++) {
+    typedef double vdouble __attribute__((vector_size(8 * VLEN)));
+    int64_t c = 0;
+    for (; c + VLEN <= width; c += VLEN) {
+        vdouble sum = { 0 };
+        for (int64_t lane = 0; lane < s->rows_at_once; lane++)
+            sum += __builtin_convertvector(vload_full(total, lane * width + c, RG_REAL), vdouble);
+        vstore_full(to, c, RG_REAL, __builtin_convertvector(sum, vreal));
+    }
+    for (; c < width; c++) {
         double sum = 0;
         for (int64_t lane = 0; lane < s->rows_at_once; lane++)
             sum += (double)total[lane * width + c];
@@ -260,6 +311,9 @@ RG_INLINE void prelu_forward(const rg_prelu_args *k, int64_t begin, int64_t end,
         const int64_t first = unit % s->blocks * s->block;
         const int64_t width = least(s->block, s->channels - first);
         prelu_slopes(s, k->slope, first, width, T, slope);
+        r.any_order = prelu_any_order(s, k->y, width, 1, T);
+        if (r.any_order)
+            prelu_order(slope, s->rows_at_once * width, false);
         prelu_rows(s, r, data, unit / s->blocks, first, width, T, false);
     }
 }
@@ -268,7 +322,7 @@ RG_INLINE void prelu_gradient(const rg_prelu_gradient_args *k, int64_t begin, in
                               const rg_dtype T)
 {
     const rg_prelu_shape *s = &k->shape;
-    real slope[RG_BLOCK_GROUPS + VLEN], sum[RG_BLOCK_GROUPS + VLEN], total[RG_BLOCK_GROUPS];
+    real slope[RG_BLOCK_GROUPS + VLEN], sum[RG_BLOCK_GROUPS + VLEN], total[RG_BLOCK_GROUPS + VLEN];
     memset(slope, 0, sizeof slope);
     memset(sum, 0, sizeof sum);
     prelu_run r = { .in_step = { s->step[0], s->step[1] },
@@ -287,7 +341,12 @@ RG_INLINE void prelu_gradient(const rg_prelu_gradient_args *k, int64_t begin, in
         const int64_t width = least(s->block, s->channels - first);
         memset(total, 0, sizeof total);
         prelu_slopes(s, k->slope, first, width, T, slope);
+        r.any_order = prelu_any_order(s, k->dx, width, 2, T);
+        if (r.any_order)
+            prelu_order(slope, s->rows_at_once * width, false);
         prelu_rows(s, r, data, part, first, width, T, true);
+        if (r.any_order)
+            prelu_order(total, s->rows_at_once * width, true);
         if (k->wants_sums)
             prelu_end_part(s, total, width, (real *)k->sums + part * s->channels + first);
     }

@@ -285,20 +285,31 @@ NEURON_SLOPE(swish)
 
 /* ---- prelu ---- */
 
+RG_FORMULA_INLINE vreal where_positive(vreal x, vreal yes, vreal no)
+{
+#if defined(__AVX512F__) && !RG_REAL_F64 /* gcc makes vectors of masks and masks of them again */
+    const __mmask16 is = _mm512_cmp_ps_mask((__m512)x, _mm512_setzero_ps(), _CMP_GT_OQ);
+    return (vreal)_mm512_mask_blend_ps(is, (__m512)no, (__m512)yes);
+#else
+    return vselect(x > 0, yes, no);
+#endif
+}
+
 RG_FORMULA_INLINE vreal neuron_prelu(vreal x, vreal slope)
 {
-    return vselect(x > 0, x, x * slope);
+    return where_positive(x, x, x * slope);
 }
 
 RG_FORMULA_INLINE vreal neuron_prelu_slope(vreal dy, vreal x, vreal slope)
 {
-    return vselect(x > 0, dy, dy * slope);
+    return where_positive(x, dy, dy * slope);
 }
 
 /* What an element adds to the gradient of its slope. */
 RG_FORMULA_INLINE vreal neuron_prelu_share(vreal dy, vreal x)
 {
-    return vselect(x > 0, vset(0), dy * x);
+    const vreal zero = vset(0);
+    return where_positive(x, zero, dy * x);
 }
 
 /* ---- any kind but prelu, whose slopes differ from channel to channel ---- */
