@@ -131,13 +131,14 @@ static rg_status make_step(rg_plan *plan, const rg_plan_draft *d, const rg_node 
             plan->slots[step->out[i]].made = (int32_t)(step - plan->steps);
     }
     const uint32_t reads = node->gradient ? rg_node_reads(node) : 0;
+    const bool for_shape = node->gradient && forward == NULL && node->given == NULL;
     for (int32_t i = 0; i < RG_MAX_INPUTS; i++) {
-        const bool is_read = reads & (uint32_t)RG_READS_X << i;
-        const bool for_shape = node->gradient && forward == NULL && node->given == NULL;
-        const bool in_state = node->given != NULL && !is_read; /* its shape; x may not even run */
-        step->source[i] = node->gradient && !in_state ? id_of(node->x[i]) : -1;
+        const bool is_read = for_shape || reads & (uint32_t)RG_READS_X << i;
+        /* What is not read may not be there: the forward pass has the shape, or a given state. */
+        const rg_value *own = forward != NULL ? forward->in[i] : NULL;
+        step->source[i] = node->gradient ? id_of(is_read ? node->x[i] : own) : -1;
         step->base[i] = -1;
-        step->x[i] = for_shape || is_read ? id_of(node->x[i]) : -1;
+        step->x[i] = is_read ? id_of(node->x[i]) : -1;
     }
     for (int32_t i = 0; i < RG_MAX_OUTPUTS; i++)
         step->y[i] = reads & (uint32_t)RG_READS_Y << i ? id_of(node->y[i]) : -1;
