@@ -134,6 +134,14 @@ class AdjointTest(ProgramTest):
             with self.subTest(seed=seed, attributes=attributes, shape=shape):
                 self.check("Pad", attributes, shape, input_name="data", output="output")
 
+    def test_pad_volumes(self):
+        """Of more than four dimensions, of which a few or all are padded."""
+        for mode in ("constant", "reflect", "edge", "wrap"):
+            for axes in ((2, 3, 4), (0, 5), (1, -3), (0, 1, 2, 3, 4)):
+                attributes = {"mode": mode, "axes": axes, "pads": (1, 0, 2, 1, 0)[:len(axes)] + (1,) * len(axes)}
+                with self.subTest(mode=mode, axes=axes):
+                    self.check("Pad", attributes, (5, 3, 4, 3, 5, 3), input_name="data", output="output")
+
 
 if __name__ == "__main__":
     cli_case.PROGRAM = os.path.abspath(sys.argv.pop(1))

@@ -591,15 +591,15 @@ def split(d, name):
                 numbers=("split",))
 
 
-def pad_numbers(d, shape, low=0):
-    return [d.int(low, 2) for _ in range(2 * len(shape))]
-
-
 @generator("Pad")
 def pad(d, name):
-    shape = [d.int(3, 5) for _ in range(d.int(1, 4))]
+    rank = d.pick([1, 2, 3, 4, 5, 6])
+    shape = [d.int(3, 5) if rank < 5 else d.int(2, 3) for _ in range(rank)]
     mode = d.pick(["constant", "reflect", "edge", "wrap"])
-    inputs = {"data": d.array(*shape), "pads": np.array(pad_numbers(d, shape), np.int64)}
+    pads = [d.int(0, min(2, n - 1)) for n in shape + shape]
+    for at in [i for i in range(rank) if d.chance(0.3)]:
+        pads[at] = pads[rank + at] = 0
+    inputs = {"data": d.array(*shape), "pads": np.array(pads, np.int64)}
     if mode == "constant" and d.chance():
         inputs["constant_value"] = np.float32(1.5)
     return Case(name, inputs, ["output"], {"mode": mode} if mode != "constant" else {}, opset=19,

@@ -22,7 +22,14 @@ rg_onnx_converter rg_onnx_batch_norm, rg_onnx_batch_norm_gradient, rg_onnx_layer
 /* As rg_onnx_slice; bit d of *backwards is set where the elements along dimension d are wanted in
  * reverse order. */
 rg_status rg_onnx_slice_any(const rg_onnx_node *node, rg_onnx_call *call, uint32_t *backwards);
-rg_status rg_onnx_pad_any(const rg_onnx_node *node, rg_onnx_call *call, bool *wraps);
+/* What Pad adds before and after each dimension of an input of `rank`. */
+typedef struct rg_onnx_pads {
+    int64_t before[RG_MAX_RANK], after[RG_MAX_RANK];
+    int32_t rank;
+    bool wraps; /* around the edge, which the op has not */
+} rg_onnx_pads;
+/* Reads the pads, and the mode into the descriptor. */
+rg_status rg_onnx_read_pads(const rg_onnx_node *node, rg_onnx_call *call, rg_onnx_pads *p);
 rg_onnx_converter rg_onnx_transpose, rg_onnx_reshape, rg_onnx_slice, rg_onnx_concat, rg_onnx_pad,
     rg_onnx_reduce, rg_onnx_arg_reduce, rg_onnx_arg_reduce_any, rg_onnx_resize;
 

@@ -131,9 +131,7 @@ rg_status rg_onnx_concat(const rg_onnx_node *node, rg_onnx_call *call)
     return rg_onnx_axis(node, "axis", rg_onnx_int(node, "axis"), rg_onnx_rank(node, 0), &d->axis);
 }
 
-/* Up to four dimensions, which pad has as (n, h, w, c). *wraps: around the edge, which pad has not.
- */
-rg_status rg_onnx_pad_any(const rg_onnx_node *node, rg_onnx_call *call, bool *wraps)
+rg_status rg_onnx_read_pads(const rg_onnx_node *node, rg_onnx_call *call, rg_onnx_pads *p)
 {
     static const int64_t MOST_PADDED = (int64_t)1 << 48;
     static const char *const modes[] = { "constant", "reflect", "edge", "wrap", NULL };
@@ -144,14 +142,13 @@ rg_status rg_onnx_pad_any(const rg_onnx_node *node, rg_onnx_call *call, bool *wr
     int64_t pads[RG_ONNX_VALUES], axes[RG_ONNX_VALUES];
     const int32_t rank = rg_onnx_rank(node, 0), given = rg_onnx_ints(node, "axes", axes);
     RG_TRY(rg_onnx_word(node, "mode", modes, &mode));
-    RG_CHECK(rank >= 1 && rank <= 4, RG_UNSUPPORTED,
-             "%s: %s has rank %d; ranks 1 to 4 are supported", node->type, call->inputs[0].name,
-             rank);
+    RG_CHECK(rank >= 1, RG_UNSUPPORTED, "%s: %s has rank %d; it must be 1 or more", node->type,
+             call->inputs[0].name, rank);
     const int32_t count = given > 0 ? given : rank;
     RG_CHECK(rg_onnx_ints(node, "pads", pads) == 2 * count, RG_INVALID_ARGUMENT,
              "%s: pads must have %d numbers: what to add before and after each of %d dimensions",
              node->type, 2 * count, count);
-    *wraps = mode == 3;
+    *p = (rg_onnx_pads){ .rank = rank, .wraps = mode == 3 };
     d->mode = kinds[mode];
     d->value = mode == 0 ? rg_onnx_float(node, "constant_value") : 0;
     for (int32_t i = 0; i < 2 * count; i++)
@@ -160,18 +157,24 @@ rg_status rg_onnx_pad_any(const rg_onnx_node *node, rg_onnx_call *call, bool *wr
     for (int32_t i = 0; i < count; i++) {
         int64_t axis;
         RG_TRY(rg_onnx_axis(node, "an axis", given > 0 ? axes[i] : i, rank, &axis));
-        d->before[4 - rank + axis] = pads[i];
-        d->after[4 - rank + axis] = pads[count + i];
+        p->before[axis] = pads[i];
+        p->after[axis] = pads[count + i];
     }
     return RG_OK;
 }
 
+/* Up to four dimensions, which pad has as (n, h, w, c). */
 rg_status rg_onnx_pad(const rg_onnx_node *node, rg_onnx_call *call)
 {
-    bool wraps = false;
-    RG_TRY(rg_onnx_pad_any(node, call, &wraps));
-    RG_CHECK(!wraps, RG_UNSUPPORTED, "%s: with the mode wrap it needs more than one op",
-             node->type);
+    rg_pad_desc *d = (rg_pad_desc *)call->desc;
+    rg_onnx_pads p;
+    RG_TRY(rg_onnx_read_pads(node, call, &p));
+    RG_CHECK(!p.wraps && p.rank <= 4, RG_UNSUPPORTED,
+             "%s: with the mode wrap or a rank above 4 it needs more than one op", node->type);
+    for (int32_t i = 0; i < p.rank; i++) {
+        d->before[4 - p.rank + i] = p.before[i];
+        d->after[4 - p.rank + i] = p.after[i];
+    }
     return RG_OK;
 }
 

@@ -195,7 +195,7 @@ const rg_onnx_operator rg_onnx_operators[] = {
           rg_run_pad),
     ENTRY("PadGrad", RUNTIME, pad, true, "", "dY=dy pads# constant_value# axes#", "dX=dx",
           "pads:ints! constant_value:float=0 axes:ints mode:text=constant", rg_onnx_pad,
-          rg_run_pad_gradient),
+          rg_run_pad),
     ENTRY("ReduceSum", ONNX, reduce, false, "kind=sum", "data=x axes#", "reduced=y", REDUCE,
           rg_onnx_reduce, rg_run_reduce),
     ENTRY("ReduceMean", ONNX, reduce, false, "kind=mean", "data=x axes#", "reduced=y", REDUCE,

@@ -101,7 +101,7 @@ rg_onnx_runner rg_run_loss, rg_run_loss_gradient, rg_run_dropout, rg_run_dropout
 /* run_shapes.c */
 rg_onnx_runner rg_run_slice, rg_run_slice_gradient, rg_run_split, rg_run_concat;
 /* run_pad.c */
-rg_onnx_runner rg_run_pad, rg_run_pad_gradient;
+rg_onnx_runner rg_run_pad;
 /* run_reduce.c */
 rg_onnx_runner rg_run_reduce, rg_run_arg_reduce;
 

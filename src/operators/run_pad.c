@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Runs of ONNX's Pad and its gradient: on any number of dimensions up to four, and around the edge.
- */
+/* Runs of ONNX's Pad and its gradient: of any rank, and around the edge. */
 #include "core/shape.h"
 #include "operators/onnx_converters.h"
 #include "operators/run.h"
@@ -13,20 +12,54 @@
 #include <retrograde/reduce.h>
 #include <retrograde/slice.h>
 
-/* x with ones in front, so that it has rank 4. */
-static rg_status widen(rg_run *run, rg_tensor *x, int64_t dims[4], rg_tensor **y)
+/* Four dimensions for those of a tensor, of which those from `from` up to `to` are padded:
+ * neighbours that are not are one. */
+typedef struct grouping {
+    rg_onnx_pads pads; /* 0 outside of from, to */
+    int64_t dims[4];   /* of the tensor, ones in front */
+    int32_t count;     /* of groups; more than 4: it cannot be done at once */
+} grouping;
+
+static bool is_padded(const rg_onnx_pads *p, int32_t d)
 {
-    const int32_t rank = x->desc.rank;
-    for (int32_t d = 0; d < 4; d++)
-        dims[d] = d < 4 - rank ? 1 : x->desc.dims[d - 4 + rank];
-    return rg_run_reshape(run, x, 4, dims, y);
+    return p->before[d] != 0 || p->after[d] != 0;
 }
 
-static rg_status give_narrow(rg_run *run, rg_tensor *y)
+/* The descriptor gets the pads of the groups. */
+static void group_dims(rg_run *run, const rg_onnx_pads *all, const rg_tensor *x, int32_t from,
+                       int32_t to, grouping *g)
 {
-    const int32_t rank = run->shapes[0].rank;
-    RG_TRY(rg_run_reshape(run, y, rank, y->desc.dims + 4 - rank, &y));
-    return rg_run_give(run, 0, y);
+    rg_pad_desc *d = (rg_pad_desc *)run->call.desc;
+    const int64_t *dims = x->desc.dims;
+    rg_onnx_pads *p = &g->pads;
+    int32_t of[RG_MAX_RANK];
+    *g = (grouping){ .pads = *all, .dims = { 1, 1, 1, 1 } };
+    for (int32_t i = 0; i < p->rank; i++) {
+        if (i < from || i >= to)
+            p->before[i] = p->after[i] = 0;
+        const bool joins = i > 0 && !is_padded(p, i) && !is_padded(p, i - 1);
+        of[i] = joins ? g->count - 1 : g->count++;
+    }
+    memset(d->before, 0, sizeof d->before);
+    memset(d->after, 0, sizeof d->after);
+    for (int32_t i = 0; i < p->rank && g->count <= 4; i++) {
+        const int32_t at = 4 - g->count + of[i];
+        g->dims[at] *= dims[i];
+        d->before[at] += p->before[i];
+        d->after[at] += p->after[i];
+    }
+}
+
+/* y of the op, in ONNX's dimensions. */
+static rg_status ungroup(rg_run *run, const grouping *g, const rg_tensor *x, rg_tensor *made,
+                         rg_tensor **y)
+{
+    int64_t dims[RG_MAX_RANK];
+    for (int32_t i = 0; i < g->pads.rank; i++) {
+        const int64_t more = g->pads.before[i] + g->pads.after[i];
+        dims[i] = x->desc.dims[i] + (run->call.gradient ? -more : more);
+    }
+    return rg_run_reshape(run, made, g->pads.rank, dims, y);
 }
 
 /* ---- around the edge ---- */
@@ -145,12 +178,13 @@ static rg_status fold(rg_run *run, rg_tensor *x, int32_t d, rg_tensor **y)
     return rg_run_reshape(run, x, 3, dims, y);
 }
 
-static rg_status run_wrap(rg_run *run, const rg_pad_desc *d)
+static rg_status run_wrap(rg_run *run, grouping *g, rg_tensor *from, rg_tensor **y)
 {
+    const rg_pad_desc *d = (const rg_pad_desc *)run->call.desc;
     const bool back = run->call.gradient;
-    int64_t dims[4];
+    int64_t *const dims = g->dims;
     rg_tensor *x;
-    RG_TRY(widen(run, run->in[0], dims, &x));
+    RG_TRY(rg_run_reshape(run, from, 4, dims, &x));
     for (int32_t i = 0; i < 4; i++) {
         const int32_t at = back ? 3 - i : i;
         const int64_t more = d->before[at] + d->after[at];
@@ -165,48 +199,74 @@ static rg_status run_wrap(rg_run *run, const rg_pad_desc *d)
         dims[at] = x->desc.dims[1];
         RG_TRY(rg_run_reshape(run, x, 4, dims, &x));
     }
-    return give_narrow(run, x);
+    *y = x;
+    return RG_OK;
 }
 
 /* ---- all modes ---- */
 
-static rg_status convert_any(const rg_onnx_node *node, rg_onnx_call *call)
-{
-    bool wraps;
-    return rg_onnx_pad_any(node, call, &wraps);
-}
-
-rg_status rg_run_pad(rg_run *run)
+static rg_status run_back(rg_run *run, grouping *g, rg_tensor *from, rg_tensor **dx)
 {
     const rg_pad_desc *d = (const rg_pad_desc *)run->call.desc;
-    int64_t dims[4];
-    rg_tensor *x, *y;
-    bool wraps = false;
-    RG_TRY(rg_onnx_pad_any(&run->node, &run->call, &wraps));
-    RG_TRY(rg_onnx_finish(&run->node, &run->call, convert_any));
-    if (wraps)
-        return run_wrap(run, d);
-    RG_TRY(widen(run, run->in[0], dims, &x));
-    RG_TRY(rg_run_unary(run, &rg_op_pad, d, x, &y));
-    return give_narrow(run, y);
-}
-
-rg_status rg_run_pad_gradient(rg_run *run)
-{
-    const rg_pad_desc *d = (const rg_pad_desc *)run->call.desc;
-    int64_t dims[4];
-    rg_tensor *dy, *dx;
-    bool wraps = false;
-    RG_TRY(rg_onnx_pad_any(&run->node, &run->call, &wraps));
-    RG_TRY(rg_onnx_finish(&run->node, &run->call, convert_any));
-    if (wraps)
-        return run_wrap(run, d);
-    RG_TRY(widen(run, run->in[0], dims, &dy));
+    rg_tensor *dy;
+    RG_TRY(rg_run_reshape(run, from, 4, g->dims, &dy));
     for (int32_t i = 0; i < 4; i++) {
-        dims[i] -= d->before[i] + d->after[i];
-        RG_CHECK(dims[i] >= 0, RG_INVALID_ARGUMENT, "%s: dY is smaller than its padding",
+        g->dims[i] -= d->before[i] + d->after[i];
+        RG_CHECK(g->dims[i] >= 0, RG_INVALID_ARGUMENT, "%s: dY is smaller than its padding",
                  run->node.type);
     }
-    RG_TRY(rg_run_gradient_of(run, dy, 4, dims, &dx));
-    return give_narrow(run, dx);
+    return rg_run_gradient_of(run, dy, 4, g->dims, dx);
+}
+
+static rg_status run_grouped(rg_run *run, grouping *g, rg_tensor *x, rg_tensor **y)
+{
+    rg_tensor *made;
+    if (g->pads.wraps) {
+        RG_TRY(run_wrap(run, g, x, &made));
+    } else if (run->call.gradient) {
+        RG_TRY(run_back(run, g, x, &made));
+    } else {
+        RG_TRY(rg_run_reshape(run, x, 4, g->dims, &made));
+        RG_TRY(rg_run_unary(run, &rg_op_pad, run->call.desc, made, &made));
+    }
+    return ungroup(run, g, x, made, y);
+}
+
+/* What was made since `kept`, but for the result: the commands keep what they use. */
+static void drop_steps(rg_run *run, int32_t kept, rg_tensor *result)
+{
+    int32_t count = kept;
+    for (int32_t i = kept; i < run->kept_count; i++) {
+        if (run->kept[i] == result)
+            run->kept[count++] = result;
+        else
+            rg_tensor_destroy(run->kept[i]);
+    }
+    run->kept_count = count;
+}
+
+/* All dimensions at once, or where there are too many one after the other: each mode takes its
+ * elements from those along one dimension. The gradient goes the other way round. */
+rg_status rg_run_pad(rg_run *run)
+{
+    rg_onnx_pads p;
+    grouping g;
+    rg_tensor *x = run->in[0];
+    RG_TRY(rg_onnx_read_pads(&run->node, &run->call, &p));
+    RG_TRY(rg_onnx_finish(&run->node, &run->call, NULL));
+    group_dims(run, &p, x, 0, p.rank, &g);
+    if (g.count <= 4) {
+        RG_TRY(run_grouped(run, &g, x, &x));
+        return rg_run_give(run, 0, x);
+    }
+    for (int32_t i = 0; i < p.rank; i++) {
+        const int32_t at = run->call.gradient ? p.rank - 1 - i : i;
+        const int32_t kept = run->kept_count;
+        if (!is_padded(&p, at))
+            continue;
+        group_dims(run, &p, x, at, at + 1, &g);
+        RG_TRY(run_grouped(run, &g, x, &x));
+        drop_steps(run, kept, x);
+    }
+    return rg_run_give(run, 0, x);
 }
