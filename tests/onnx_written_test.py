@@ -135,8 +135,24 @@ def test_gradient_outputs(folder):
     assert not (folder / "never.onnx").exists()
 
 
+def test_old_softmax(folder):
+    """Before operator set 13 a softmax goes over all dimensions from its axis on."""
+    for kind in ("Softmax", "LogSoftmax"):
+        for axis in (0, 1, 2):
+            start = folder / "old.onnx"
+            start.write_bytes(model(
+                [node("Mul", ["x", "k"], ["a"]), node("Transpose", ["a"], ["b"], perm=[0, 2, 3, 1]), node(kind, ["b"], ["y"], axis=axis)],
+                [port("x", ["N", 2, 3, 4])], [port("y", ["N", 3, 4, 2])], [tensor("k", [1, 2, 1, 4], VALUES[:8])], opset=11))
+            dims, wanted = output_of(start, [2, 2, 3, 4])
+            made = export(start, "--opset", 18, out=folder / "new.onnx")
+            got_dims, got = output_of(made, [2, 2, 3, 4])
+            assert got_dims == dims and all(abs(a - b) <= 1e-6 * max(1, abs(b)) for a, b in zip(got, wanted)), (kind, axis)
+            gradient = export(start, "--gradient", out=folder / "gradient.onnx")
+            assert kind + "Grad" in operators_of(gradient), operators_of(gradient)
+
+
 def main():
-    for test in (test_series, test_gradient_outputs):
+    for test in (test_series, test_gradient_outputs, test_old_softmax):
         with tempfile.TemporaryDirectory() as name:
             test(pathlib.Path(name))
 

@@ -346,6 +346,29 @@ rg_status rg_export_arithmetic(rg_export *e, const rg_node *node)
 
 /* ---- softmax, dropout ---- */
 
+/* Over several dimensions, the last ones: as one dimension. */
+static rg_status flat_softmax(rg_export *e, const rg_node *node, int32_t axis)
+{
+    const rg_softmax_desc *d = node->desc;
+    const rg_tensor_desc *shape = e->values[node->in[0]->id].shape;
+    rg_tensor_desc rows[RG_PROBES];
+    rg_form form;
+    for (int32_t p = 0; p < RG_PROBES; p++) {
+        int64_t dims[RG_MAX_RANK] = { 0 };
+        for (int32_t k = 0; k < shape[p].rank; k++)
+            dims[k < axis ? k : axis] = shape[p].dims[k] * (k > axis ? dims[axis] : 1);
+        rows[p] = rg_tensor_desc_dense(shape[p].dtype, axis + 1, dims);
+    }
+    RG_TRY(rg_export_plain(e, node->in[0], &form));
+    RG_TRY(rg_form_reshape(e, &form, rows, rg_plain_order));
+    RG_TRY(rg_emit(e, d->kind == RG_SOFTMAX_LOG ? "LogSoftmax" : "Softmax"));
+    rg_emit_input(e, form.name);
+    rg_emit_int(e, "axis", axis);
+    RG_TRY(rg_form_made(e, &form));
+    RG_TRY(rg_form_reshape(e, &form, shape, rg_plain_order));
+    return rg_export_define(e, node, 0, &form);
+}
+
 rg_status rg_export_softmax(rg_export *e, const rg_node *node)
 {
     const rg_softmax_desc *d = node->desc;
@@ -353,14 +376,15 @@ rg_status rg_export_softmax(rg_export *e, const rg_node *node)
     const int32_t rank = shape[0].rank;
     const int32_t axis = (int32_t)(d->axis < 0 ? d->axis + rank : d->axis);
     rg_form form;
+    int32_t longer = 0;
+    for (int32_t k = axis; k < rank; k++)
+        longer += shape[0].dims[k] != 1 || shape[1].dims[k] != 1;
+    if (d->flatten && longer > 1)
+        return flat_softmax(e, node, axis);
     RG_TRY(rg_export_raw(e, node->in[0], &form));
     const bool flat = form.shape[0].rank != rank;
     if ((flat && axis != rank - 1) || d->flatten)
         RG_TRY(rg_export_any(e, node->in[0], &form));
-    int32_t longer = 0;
-    for (int32_t k = axis; k < rank; k++)
-        longer += shape[0].dims[k] != 1 || shape[1].dims[k] != 1;
-    RG_CHECK(!d->flatten || longer <= 1, RG_UNSUPPORTED, "groups of more than one dimension");
     int32_t along = axis; /* of a group over several dimensions the only one that is not 1 */
     for (int32_t k = axis; d->flatten && k < rank; k++)
         along = shape[0].dims[k] != 1 || shape[1].dims[k] != 1 ? k : along;

@@ -136,13 +136,13 @@ rg_status rg_export_reduce_gradient(rg_export *e, const rg_node *node)
 rg_status rg_export_softmax_gradient(rg_export *e, const rg_node *node)
 {
     const rg_softmax_desc *d = node->desc;
+    static const char *const types[2][2] = { { "SoftmaxGrad_13", "LogSoftmaxGrad_13" },
+                                             { "SoftmaxGrad", "LogSoftmaxGrad" } };
     rg_form dy, y;
-    RG_CHECK(!d->flatten, RG_UNSUPPORTED, "groups of more than one dimension");
-    RG_TRY(rg_export_any(e, node->in[0], &dy));
+    RG_TRY(d->flatten ? rg_export_plain(e, node->in[0], &dy) : rg_export_any(e, node->in[0], &dy));
     RG_TRY(rg_export_forward_result(e, node, dy.order, &y));
     const int32_t rank = dy.shape[0].rank;
-    RG_TRY(rg_form_runtime(e, d->kind == RG_SOFTMAX_LOG ? "LogSoftmaxGrad_13" : "SoftmaxGrad_13",
-                           &dy, y.name));
+    RG_TRY(rg_form_runtime(e, types[d->flatten][d->kind == RG_SOFTMAX_LOG], &dy, y.name));
     rg_emit_int(e, "axis", dy.order[d->axis < 0 ? d->axis + rank : d->axis]);
     return rg_export_define_gradient(e, node, 0, &dy);
 }
