@@ -370,6 +370,30 @@ def check_window_gradients(folder, np, runtime, options):
         np.testing.assert_allclose(results[name + "_grad"], wanted, rtol=0, atol=1e-5 * abs(wanted).max(), err_msg=name)
 
 
+def check_part_gradients(folder, np, runtime, options):
+    """Parts of a batch: those in front of and behind images of an open number, and a softmax over several dimensions."""
+    rng = np.random.RandomState(6)
+    weights = {"k": (1, 2, 1, 4), "front": (2, 3, 4, 2), "behind": (1, 3, 4, 2), "w": (3, 1, 2)}
+    made = model([node("Mul", ["x", "k"], ["a"]), node("Transpose", ["a"], ["b"], perm=[0, 2, 3, 1]), node("Softmax", ["b"], ["c"], axis=1),
+                  node("Concat", ["front", "c", "behind"], ["d"], axis=0), node("Mul", ["d", "w"], ["e"]), node("LogSoftmax", ["e"], ["y"], axis=2)],
+                 [port("x", ["N", 2, 3, 4])], [port("y", ["M", 3, 4, 2])],
+                 [tensor(name, shape, rng.standard_normal(shape).ravel()) for name, shape in weights.items()], opset=12)
+    (folder / "parts.onnx").write_bytes(made)
+    succeed("export", folder / "parts.onnx", "--gradient", "-o", folder / "gradient.onnx")
+    session = runtime.InferenceSession(str(folder / "gradient.onnx"), options)
+    for count in (1, 2, 5):
+        x, dy = (rng.standard_normal(shape).astype(np.float32) for shape in ((count, 2, 3, 4), (count + 3, 3, 4, 2)))
+        np.save(folder / "x.npy", x)
+        np.save(folder / "dy.npy", dy)
+        succeed("run", folder / "parts.onnx", f"x={folder}/x.npy", "--gradient", f"y={folder}/dy.npy", "-o", folder / "all.safetensors")
+        results = dict(zip([o.name for o in session.get_outputs()], session.run(None, {"x": x, "y_grad": dy})))
+        tensors = read_tensors(folder / "all.safetensors")
+        assert set(tensors) == set(weights), tensors.keys()
+        for name, (shape, data) in tensors.items():
+            wanted = np.frombuffer(data, "<f4").reshape(shape)
+            np.testing.assert_allclose(results[name + "_grad"].reshape(shape), wanted, rtol=0, atol=1e-5 * abs(wanted).max(), err_msg=name)
+
+
 def test_gradient(folder, np, onnx, runtime):
     """The gradient graph, run by the runtime with our operators, gives what run --gradient gives."""
     library = PROGRAM.parent / "libretrograde_ort.so"
@@ -415,6 +439,7 @@ def test_gradient(folder, np, onnx, runtime):
         wanted = np.frombuffer(data, "<f4").reshape(shape)
         np.testing.assert_allclose(results[name + "_grad"], wanted, rtol=0, atol=1e-5 * abs(wanted).max())
     check_window_gradients(folder, np, runtime, options)
+    check_part_gradients(folder, np, runtime, options)
     refuse(folder / "never.onnx", folder / "lrn.txt", "--gradient", words=("lrn.txt",))
     (folder / "lrn.txt").write_text("one: conv 4 window=3\n two: lrn window=4\n dense classes\n")
     refuse(folder / "never.onnx", folder / "lrn.txt", "--gradient", words=("lrn gradient",))

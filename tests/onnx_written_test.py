@@ -9,7 +9,7 @@ import pathlib
 import struct
 import tempfile
 
-from onnx_made import model, node, port, tensor
+from onnx_made import INT64, model, node, port, tensor
 from onnx_run import read_npy, run_any, succeed, write_npy
 
 VALUES = [((i * 37) % 101 - 50) / 40 for i in range(1024)]
@@ -151,8 +151,26 @@ def test_old_softmax(folder):
             assert kind + "Grad" in operators_of(gradient), operators_of(gradient)
 
 
+def test_dimensions(folder):
+    """What depends on the batch is called batch where it is the batch, whatever dimension it is."""
+    start = folder / "dimensions.onnx"
+    start.write_bytes(model(
+        [node("Mul", ["x", "k"], ["a"]), node("Reshape", ["a", "rows"], ["y"]), node("Transpose", ["a"], ["z"], perm=[1, 0])],
+        [port("x", ["N", 6])], [port("y", ["M", 3]), port("z", [6, "N"])],
+        [tensor("k", [6], VALUES[:6]), tensor("rows", [2], [-1, 3], INT64)]))
+    made = export(start, "--gradient", out=folder / "dimensions_gradient.onnx")
+    named = {}
+    for kind, entry in fields(graph_of(made)):
+        if kind in (INPUT, OUTPUT):
+            parts = dict(fields(entry))
+            shape = dict(fields(dict(fields(parts[2]))[1]))[2]
+            named[parts[1].decode()] = [dict(fields(dim)).get(1, dict(fields(dim)).get(2)) for _, dim in fields(shape)]
+    assert named == {"x": [b"batch", 6], "y": [None, 3], "z": [6, b"batch"], "y_grad": [None, 3], "z_grad": [6, b"batch"],
+                     "k_grad": [6]}, named
+
+
 def main():
-    for test in (test_series, test_gradient_outputs, test_old_softmax):
+    for test in (test_series, test_gradient_outputs, test_old_softmax, test_dimensions):
         with tempfile.TemporaryDirectory() as name:
             test(pathlib.Path(name))
 

@@ -144,16 +144,35 @@ static rg_status normalize(rg_export *e, rg_form *form)
     return rg_form_binary(e, "Div", form, deviation);
 }
 
+/* Dimensions for the description of an input or output: one that depends on the batch, but is not
+ * the batch, has no name. */
+static void port_dims(const rg_form *form, int64_t dims[])
+{
+    rg_form_file_dims(form, dims);
+    for (int32_t d = 0; d < form->shape[0].rank; d++) {
+        int64_t *const dim = &dims[form->order[d]];
+        if (*dim == RG_ONNX_ANY_DIM &&
+            (form->shape[0].dims[d] != probes[0] || form->shape[1].dims[d] != probes[1]))
+            *dim = RG_ONNX_OTHER_DIM;
+    }
+}
+
 static rg_status add_source(rg_export *e, const rg_value *value, bool first)
 {
     rg_exported *made = &e->values[value->id];
+    const rg_onnx_entry *output = gradient_of(e, value->name);
     rg_tensor_desc desc = { 0 };
     int64_t dims[RG_MAX_RANK];
     int32_t order[RG_MAX_RANK];
     RG_TRY(find_source(e, value->name, &desc, made->form.order));
+    if (entry_of(e, value->name, RG_ONNX_INPUT) != NULL)
+        output = NULL;
     for (int32_t p = 0; p < RG_PROBES; p++) {
         for (int32_t d = 0; d < desc.rank; d++)
-            dims[d] = d == 0 && desc.dims[0] < 0 ? probes[p] : desc.dims[d];
+            dims[d] = desc.dims[d] >= 0 ? desc.dims[d]
+                      : output != NULL  ? output->shape[p].dims[made->form.order[d]]
+                      : d == 0          ? probes[p]
+                                        : desc.dims[d];
         made->form.shape[p] = rg_tensor_desc_dense(desc.dtype, desc.rank, dims);
         RG_TRY(rg_shape_check(&made->form.shape[p], value->name, NULL));
     }
@@ -166,7 +185,7 @@ static rg_status add_source(rg_export *e, const rg_value *value, bool first)
     }
     if (first && !e->desc.has_dtype && rg_dtype_is_data(desc.dtype))
         e->dtype = desc.dtype == RG_BF16 ? RG_F32 : desc.dtype; /* which runtimes cannot run */
-    rg_form_file_dims(&made->form, dims);
+    port_dims(&made->form, dims);
     rg_proto_write_port(&e->inputs, 11, made->form.name, rg_export_type(e, desc.dtype),
                         made->form.shape[0].rank, dims);
     if (first && e->desc.channels > 0)
@@ -409,7 +428,7 @@ static rg_status add_output(rg_export *e, const rg_result *result)
     RG_TRY(rg_arena_text(&e->arena, name, strlen(name), &copy));
     RG_TRY(rg_names_add(&e->renamed, form.name, copy));
     rank = form.shape[0].rank;
-    rg_form_file_dims(&form, dims);
+    port_dims(&form, dims);
     rg_proto_write_port(&e->outputs, 12, name, rg_export_type(e, form.shape[0].dtype), rank, dims);
     return RG_OK;
 }

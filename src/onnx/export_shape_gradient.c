@@ -49,20 +49,33 @@ static rg_status emit_slice(rg_export *e, rg_form *form, int64_t start, int64_t 
     return rg_form_made(e, form);
 }
 
+/* Behind a part of the size of the batch, of which there may be one, parts are found from the end.
+ */
 rg_status rg_export_concat_gradient(rg_export *e, const rg_node *node)
 {
     const rg_concat_desc *d = node->desc;
     rg_form dy;
-    int64_t at = 0;
+    int64_t at = 0, left = 0;
+    int32_t open = d->sources;
     RG_CHECK(d->multiple == 1, RG_UNSUPPORTED, "multiple is %lld", (long long)d->multiple);
     RG_TRY(rg_export_any(e, node->in[0], &dy));
     const int32_t rank = dy.shape[0].rank;
     const int32_t axis = (int32_t)(d->axis < 0 ? d->axis + rank : d->axis);
     for (int32_t i = 0; i < d->sources; i++) {
+        const rg_tensor_desc *x = e->values[node->x[i]->id].shape;
+        const bool varies = x[0].dims[axis] != x[1].dims[axis];
+        RG_CHECK(!varies || open == d->sources, RG_UNSUPPORTED,
+                 "two parts of the size of the batch");
+        open = varies ? i : open;
+        left += x[0].dims[axis];
+    }
+    for (int32_t i = 0; i < d->sources; i++) {
         const int64_t length = e->values[node->x[i]->id].shape[0].dims[axis];
         rg_form dx = dy;
+        left -= length;
         if (node->out[i] != NULL) {
-            RG_TRY(emit_slice(e, &dx, at, at + length, dy.order[axis]));
+            const int64_t end = i < open ? at + length : left > 0 ? -left : INT64_MAX;
+            RG_TRY(emit_slice(e, &dx, i <= open ? at : -left - length, end, dy.order[axis]));
             RG_TRY(rg_export_define_gradient(e, node, i, &dx));
         }
         at += length;

@@ -243,7 +243,8 @@ static rg_status add_output(rg_import *m, const rg_proto_port *port)
     rg_onnx_entry entry = {
         .info = { port->name, RG_ONNX_OUTPUT, flow.value, false, known->shape[0], { 0 } },
         .tensor = known->tensor,
-        .array = known->array[0]
+        .array = known->array[0],
+        .shape = { known->shape[0], known->shape[1] }
     };
     entry.info.desc.dtype = constant ? known->shape[0].dtype : flow.shape[0].dtype;
     for (int32_t d = 0; d < known->shape[0].rank; d++) {

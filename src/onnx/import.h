@@ -79,7 +79,8 @@ typedef struct rg_onnx_entry {
     rg_onnx_tensor_info info;
     const rg_proto_tensor *tensor; /* where its elements come from, or */
     const rg_array *array;
-    size_t next; /* 1 + the index of another one with its name; 0: none */
+    rg_tensor_desc shape[RG_PROBES]; /* of an output, in the order of the file */
+    size_t next;                     /* 1 + the index of another one with its name; 0: none */
 } rg_onnx_entry;
 
 struct rg_onnx_network {

@@ -100,7 +100,8 @@ static rg_status add_entry(rg_import *m, const rg_known *known, rg_onnx_role rol
     rg_onnx_entry entry = {
         .info = { known->name, role, known->flow.value, known->trained, known->shape[0], { 0 } },
         .tensor = known->tensor,
-        .array = known->array[0]
+        .array = known->array[0],
+        .shape = { known->shape[0], known->shape[1] }
     };
     entry.info.desc.dtype = known->flow.shape[0].dtype;
     for (int32_t d = 0; d < entry.info.desc.rank; d++) {

@@ -99,7 +99,7 @@ typedef struct rg_proto_node {
     bool renamed;       /* its inputs are others than in the file */
 } rg_proto_node;
 
-enum { RG_ONNX_ANY_RANK = -1, RG_ONNX_ANY_DIM = -1 };
+enum { RG_ONNX_ANY_RANK = -1, RG_ONNX_ANY_DIM = -1, RG_ONNX_OTHER_DIM = -2 };
 
 /* An input or output of the graph. */
 typedef struct rg_proto_port {

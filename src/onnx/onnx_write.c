@@ -39,7 +39,7 @@ void rg_proto_write_port(rg_writer *writer, uint32_t number, const char *name, i
         const size_t dim_begin = rg_write_begin(writer);
         if (dims[d] == RG_ONNX_ANY_DIM)
             rg_write_text(writer, 2, "batch");
-        else
+        else if (dims[d] != RG_ONNX_OTHER_DIM)
             rg_write_varint(writer, 1, (uint64_t)dims[d]);
         rg_write_end(writer, 1, dim_begin);
     }

@@ -10,7 +10,8 @@
 /* A TensorProto as field `number`; `data` are its elements in the byte order of the machine. */
 void rg_proto_write_tensor(rg_writer *writer, uint32_t number, const char *name, int32_t type,
                            int32_t rank, const int64_t dims[], const void *data, size_t bytes);
-/* A ValueInfoProto as field `number`; dimensions of RG_ONNX_ANY_DIM are called "batch". */
+/* A ValueInfoProto as field `number`; dimensions of RG_ONNX_ANY_DIM are called "batch",
+ * those of RG_ONNX_OTHER_DIM are not told. */
 void rg_proto_write_port(rg_writer *writer, uint32_t number, const char *name, int32_t type,
                          int32_t rank, const int64_t dims[]);
 
