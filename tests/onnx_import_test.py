@@ -113,6 +113,16 @@ def test_constants_of_an_open_batch(folder):
         assert done.returncode == 1 and "'f' depends on the size of the batch" in done.stderr, done.stderr
 
 
+def test_extremes_of_constants(folder):
+    """Max and Min of one constant, or of three, as PyTorch's newer exporter writes those of sizes."""
+    data = model([node("Shape", ["x"], ["s"]), node("Slice", ["s", "two", "three"], ["h"]), node("Max", ["h"], ["a"]),
+                  node("Min", ["a", "six", "three"], ["b"]), node("Max", ["b", "two", "minus"], ["c"]),
+                  node("Concat", ["zero", "c", "minus"], ["t"], axis=0), node("Reshape", ["x", "t"], ["y"])],
+                 [port("x", ["N", 2, 9])], [port("y", ["N", 3, 6])],
+                 [tensor(name, [1], [value], INT64) for name, value in (("two", 2), ("three", 3), ("six", 6), ("zero", 0), ("minus", -1))])
+    assert output_of(folder, data, [2, 2, 9])[0] == (2, 3, 6)
+
+
 def test_order_of_an_open_batch(folder):
     """A Gather of all elements in their order, with indices computed from the batch, as exporters write a view in steps."""
     data = model([node("Reshape", ["x", "flat"], ["f"]), node("Shape", ["x"], ["s"]), node("Gather", ["s", "zero"], ["n"]),

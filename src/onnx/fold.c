@@ -246,8 +246,7 @@ rg_status rg_fold_binary(rg_import *m, const rg_proto_node *node, const rg_array
 {
     int64_t dims[RG_MAX_RANK];
     int32_t rank;
-    RG_CHECK(node->input_count == 2 && x[0] != NULL && x[1] != NULL, RG_UNSUPPORTED,
-             "%zu constant inputs are not folded", node->input_count);
+    RG_CHECK(x[0] != NULL && x[1] != NULL, RG_MALFORMED, "an input is not given");
     RG_CHECK(x[0]->type == x[1]->type || strcmp(node->type, "Pow") == 0, RG_MALFORMED,
              "its inputs are of types %s and %s", rg_onnx_type_name(x[0]->type),
              rg_onnx_type_name(x[1]->type));
@@ -268,6 +267,20 @@ rg_status rg_fold_binary(rg_import *m, const rg_proto_node *node, const rg_array
             RG_TRY(real_result(node->type, a.f, b.f, &y->data[i]));
         if (!integer && !logical)
             y->data[i].f = round_to(m, y->type, y->data[i].f);
+    }
+    return RG_OK;
+}
+
+/* Min and Max of any number of constants, one after the other. */
+rg_status rg_fold_extreme(rg_import *m, const rg_proto_node *node, const rg_array *const x[],
+                          rg_array *y)
+{
+    RG_CHECK(x[0] != NULL, RG_MALFORMED, "input 0 is not given");
+    *y = *x[0];
+    for (size_t i = 1; i < node->input_count; i++) {
+        const rg_array so_far = *y;
+        const rg_array *const pair[] = { &so_far, x[i] };
+        RG_TRY(rg_fold_binary(m, node, pair, y));
     }
     return RG_OK;
 }
