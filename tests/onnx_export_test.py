@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from onnx_made import INT64, classifier, external, model, network, node, port, tensor
+from onnx_made import BOOL, INT64, classifier, external, model, network, node, port, tensor
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 
@@ -394,6 +394,35 @@ def check_part_gradients(folder, np, runtime, options):
             np.testing.assert_allclose(results[name + "_grad"].reshape(shape), wanted, rtol=0, atol=1e-5 * abs(wanted).max(), err_msg=name)
 
 
+def check_choice_gradients(folder, np, runtime, options):
+    """Bounds, maxima of what is equal, too, and masks: gradients go where the forward pass took its values from."""
+    rng = np.random.RandomState(7)
+    weights = {"k": (1, 2, 1, 4), "m": (3, 1), "n": (2, 1, 4), "v": (1, 2, 3, 1)}
+    made = model([node("Mul", ["x", "k"], ["a"]), node("Clip", ["a", "low", "high"], ["b"]), node("Max", ["b", "m"], ["c"]),
+                  node("Min", ["c", "n"], ["d"]), node("Max", ["d", "d"], ["e"]), node("Where", ["fixed", "e", "v"], ["f"]),
+                  node("Greater", ["x", "high"], ["g"]), node("Where", ["g", "v", "f"], ["h"]), node("Clip", ["h", "", "high"], ["y"])],
+                 [port("x", ["N", 2, 3, 4])], [port("y", ["N", 2, 3, 4])],
+                 [tensor(name, shape, [0.3, 0.1, -0.2] if name == "m" else rng.standard_normal(shape).ravel())
+                  for name, shape in weights.items()] +
+                 [tensor("low", [], [-0.5]), tensor("high", [], [0.75]), tensor("fixed", [3, 4], bytes(i % 3 > 0 for i in range(12)), BOOL)])
+    (folder / "choices.onnx").write_bytes(made)
+    succeed("export", folder / "choices.onnx", "--gradient", "-o", folder / "gradient.onnx")
+    session = runtime.InferenceSession(str(folder / "gradient.onnx"), options)
+    x, dy = (rng.standard_normal((3, 2, 3, 4)).astype(np.float32) for _ in range(2))
+    np.save(folder / "x.npy", x)
+    np.save(folder / "dy.npy", dy)
+    succeed("run", folder / "choices.onnx", f"x={folder}/x.npy", "--gradient", f"y={folder}/dy.npy", "-o", folder / "all.safetensors")
+    results = dict(zip([o.name for o in session.get_outputs()], session.run(None, {"x": x, "y_grad": dy})))
+    tensors = read_tensors(folder / "all.safetensors")
+    assert set(weights) <= set(tensors), tensors.keys()
+    for name in weights:
+        shape, data = tensors[name]
+        wanted = np.frombuffer(data, "<f4").reshape(shape)
+        got = results[name + "_grad"]
+        assert abs(wanted).max() > 0.01 and got.size == wanted.size, (name, wanted, got.shape)
+        np.testing.assert_allclose(got.reshape(shape), wanted, rtol=0, atol=1e-5 * abs(wanted).max(), err_msg=name)
+
+
 def test_gradient(folder, np, onnx, runtime):
     """The gradient graph, run by the runtime with our operators, gives what run --gradient gives."""
     library = PROGRAM.parent / "libretrograde_ort.so"
@@ -440,6 +469,7 @@ def test_gradient(folder, np, onnx, runtime):
         np.testing.assert_allclose(results[name + "_grad"], wanted, rtol=0, atol=1e-5 * abs(wanted).max())
     check_window_gradients(folder, np, runtime, options)
     check_part_gradients(folder, np, runtime, options)
+    check_choice_gradients(folder, np, runtime, options)
     refuse(folder / "never.onnx", folder / "lrn.txt", "--gradient", words=("lrn.txt",))
     (folder / "lrn.txt").write_text("one: conv 4 window=3\n two: lrn window=4\n dense classes\n")
     refuse(folder / "never.onnx", folder / "lrn.txt", "--gradient", words=("lrn gradient",))

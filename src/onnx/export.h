@@ -8,6 +8,7 @@
 
 #include "onnx/onnx_write.h"
 
+#include <retrograde/arithmetic.h>
 #include <retrograde/conv_transpose.h>
 #include <retrograde/conv.h>
 #include <retrograde/pool.h>
@@ -174,6 +175,10 @@ rg_status rg_emit_pool_windows(rg_export *e, const rg_pool_desc *desc, const rg_
 rg_status rg_form_pad(rg_export *e, rg_form *form, const char *mode, const int64_t pads[8],
                       double value);
 
+/* Arithmetic of operands that have one order; the result is *a. */
+rg_status rg_form_combine(rg_export *e, const rg_arithmetic_desc *d, rg_form *a, rg_form *b);
+/* a where b is not 0, else 0. */
+rg_status rg_form_mask(rg_export *e, rg_form *a, const rg_form *b);
 /* Held between two bounds; infinite ones are none. */
 rg_status rg_form_clip(rg_export *e, rg_form *form, double low, double high);
 

@@ -295,8 +295,7 @@ static rg_status compare(rg_export *e, const rg_arithmetic_desc *d, rg_form *a, 
     return rg_form_made(e, a);
 }
 
-/* a where b is not 0, else 0 */
-static rg_status mask(rg_export *e, rg_form *a, const rg_form *b)
+rg_status rg_form_mask(rg_export *e, rg_form *a, const rg_form *b)
 {
     const char *zero;
     rg_form condition = *b;
@@ -309,7 +308,7 @@ static rg_status mask(rg_export *e, rg_form *a, const rg_form *b)
     return rg_form_made(e, a);
 }
 
-static rg_status combine(rg_export *e, const rg_arithmetic_desc *d, rg_form *a, rg_form *b)
+rg_status rg_form_combine(rg_export *e, const rg_arithmetic_desc *d, rg_form *a, rg_form *b)
 {
     static const char *const types[] = {
         [RG_ARITHMETIC_ADD] = "Add",      [RG_ARITHMETIC_SUBTRACT] = "Sub",
@@ -320,7 +319,7 @@ static rg_status combine(rg_export *e, const rg_arithmetic_desc *d, rg_form *a, 
         return compare(e, d, a, b);
     RG_TRY(rg_form_times(e, a, d->primary_scale));
     if (d->kind == RG_ARITHMETIC_MASK) {
-        RG_TRY(mask(e, a, b));
+        RG_TRY(rg_form_mask(e, a, b));
     } else {
         RG_TRY(rg_form_times(e, b, d->secondary_scale));
         RG_TRY(rg_form_binary(e, types[d->kind], a, b->name));
@@ -338,7 +337,7 @@ rg_status rg_export_arithmetic(rg_export *e, const rg_node *node)
     choose_order(e, node, y->rank, order);
     RG_TRY(rg_export_operand(e, node->in[0], y->rank, order, &a));
     RG_TRY(rg_export_operand(e, node->in[1], y->rank, order, &b));
-    RG_TRY(combine(e, d, &a, &b));
+    RG_TRY(rg_form_combine(e, d, &a, &b));
     memcpy(a.shape, y, sizeof a.shape);
     memcpy(a.order, order, sizeof a.order);
     return rg_export_define(e, node, 0, &a);

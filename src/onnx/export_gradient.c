@@ -320,6 +320,44 @@ static rg_status unbroadcast(rg_export *e, const rg_value *operand, rg_form *for
     return rg_form_sum(e, form, ones, true);
 }
 
+/* dy where the bounds hold nothing. */
+static rg_status pass_bounds(rg_export *e, const rg_arithmetic_desc *d, const rg_form x[2],
+                             rg_form *dy)
+{
+    rg_arithmetic_desc free = *d;
+    rg_form r = x[0], b = x[1], condition;
+    free.minimum = -(double)INFINITY;
+    free.maximum = (double)INFINITY;
+    RG_TRY(rg_form_combine(e, &free, &r, &b));
+    if (isfinite(d->minimum)) {
+        RG_TRY(compared(e, "GreaterOrEqual", &r, d->minimum, &condition));
+        RG_TRY(keep_where(e, dy, condition.name));
+    }
+    if (isfinite(d->maximum)) {
+        RG_TRY(compared(e, "LessOrEqual", &r, d->maximum, &condition));
+        RG_TRY(keep_where(e, dy, condition.name));
+    }
+    return RG_OK;
+}
+
+/* dy where operand i is the larger, or the smaller one, and half of it where both are equal. */
+static rg_status extreme_gradient(rg_export *e, const rg_arithmetic_desc *d, int32_t i,
+                                  const rg_form x[2], rg_form *dy)
+{
+    rg_form a = x[0], b = x[1], half = *dy;
+    const char *zero;
+    RG_TRY(rg_form_times(e, &a, d->primary_scale));
+    RG_TRY(rg_form_times(e, &b, d->secondary_scale));
+    rg_form equal = a, other = a;
+    RG_TRY(rg_form_times(e, &half, 0.5));
+    RG_TRY(rg_form_binary(e, "Equal", &equal, b.name));
+    RG_TRY(where(e, dy, equal.name, half.name, dy->name));
+    RG_TRY(rg_form_binary(e, (d->kind == RG_ARITHMETIC_MAXIMUM) == (i == 0) ? "Less" : "Greater",
+                          &other, b.name));
+    RG_TRY(rg_export_number(e, dy->shape[0].dtype, 0, &zero));
+    return where(e, dy, other.name, zero, dy->name);
+}
+
 static rg_status operand_gradient(rg_export *e, const rg_node *node, int32_t i, const rg_form *dy,
                                   const rg_form x[2])
 {
@@ -328,6 +366,11 @@ static rg_status operand_gradient(rg_export *e, const rg_node *node, int32_t i, 
     rg_form form = *dy;
     if (node->out[i] == NULL)
         return RG_OK;
+    if (d->kind == RG_ARITHMETIC_MASK && i == 1) { /* none: 0 */
+        RG_TRY(rg_export_any(e, node->x[1], &form));
+        RG_TRY(rg_form_times(e, &form, 0));
+        return rg_export_define_gradient(e, node, i, &form);
+    }
     if (d->kind == RG_ARITHMETIC_MULTIPLY) {
         RG_TRY(rg_form_binary(e, "Mul", &form, x[1 - i].name));
         RG_TRY(rg_form_times(e, &form, p * s));
@@ -342,6 +385,10 @@ static rg_status operand_gradient(rg_export *e, const rg_node *node, int32_t i, 
         const double sign = d->kind == RG_ARITHMETIC_SUBTRACT && i == 1 ? -1 : 1;
         RG_TRY(rg_form_times(e, &form, i == 0 ? p : sign * s));
     }
+    if (d->kind == RG_ARITHMETIC_MAXIMUM || d->kind == RG_ARITHMETIC_MINIMUM)
+        RG_TRY(extreme_gradient(e, d, i, x, &form));
+    if (d->kind == RG_ARITHMETIC_MASK)
+        RG_TRY(rg_form_mask(e, &form, &x[1]));
     RG_TRY(unbroadcast(e, node->x[i], &form));
     return rg_export_define_gradient(e, node, i, &form);
 }
@@ -349,15 +396,18 @@ static rg_status operand_gradient(rg_export *e, const rg_node *node, int32_t i, 
 static rg_status arithmetic_gradient(rg_export *e, const rg_node *node)
 {
     const rg_arithmetic_desc *d = node->desc;
+    const bool bounded = isfinite(d->minimum) || isfinite(d->maximum);
+    const bool sum = d->kind == RG_ARITHMETIC_ADD || d->kind == RG_ARITHMETIC_SUBTRACT;
     const int32_t rank = e->values[node->in[0]->id].shape[0].rank;
     rg_form dy, x[2];
-    RG_CHECK(isinf(d->minimum) && isinf(d->maximum) && d->kind < RG_ARITHMETIC_COMPARE,
-             RG_UNSUPPORTED, "the gradient of bounds, maxima and masks has no ONNX form");
+    RG_CHECK(d->kind != RG_ARITHMETIC_COMPARE, RG_UNSUPPORTED, "comparisons have no gradient");
     RG_TRY(rg_export_any(e, node->in[0], &dy));
     for (int i = 0; i < 2; i++) {
-        if (d->kind == RG_ARITHMETIC_MULTIPLY || d->kind == RG_ARITHMETIC_DIVIDE)
+        if (!sum || bounded)
             RG_TRY(rg_export_operand(e, node->x[i], rank, dy.order, &x[i]));
     }
+    if (bounded)
+        RG_TRY(pass_bounds(e, d, x, &dy));
     for (int i = 0; i < 2; i++)
         RG_TRY(operand_gradient(e, node, i, &dy, x));
     return RG_OK;
