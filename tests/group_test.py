@@ -304,6 +304,13 @@ class Refused(Case):
                     path = self.path("photos", part, kind, f"{i}.png")
                     write_png(path, 8, 8, bytes(source.randrange(128) + 100 * (kind == "b") for _ in range(64)))
         words = ("--data", self.path("photos"), "--epochs", "1", "--batch", "8")
+        differs = f"rank 1 on {socket.gethostname()} has training data that differs from that of rank 0"
+        shutil.copytree(self.path("photos"), self.path("edited"))
+        for name in ("photos", "edited"):  # the same colours in another order: no mean tells them apart
+            pixels = bytes((0, 99) * 32) if name == "photos" else bytes(source.sample((0, 99) * 32, 64))
+            write_png(self.path(name, "train", "a", "7.png"), 8, 8, pixels)
+        for memory in ("0", "100"):
+            self.refused(differs, self.other(f"--data '{self.path('edited')}'"), *words, "--memory", memory)
         for change, what in (("mv train/a/3.png train/a/x.png", "training data"), ("mv val/a/3.png val/b/x.png", "validation data"),
                              ("rm val/b/5.png", "validation data")):  # fmt: skip
             with self.subTest(change):

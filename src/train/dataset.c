@@ -279,6 +279,20 @@ int64_t rg_dataset_hash(const rg_dataset *set)
     return (int64_t)(key >> 1 | 1);
 }
 
+uint64_t rg_dataset_hash_contents(const rg_dataset *set)
+{
+    const rg_dataset *whole = rg_dataset_whole(set);
+    uint64_t key = 0;
+    for (int64_t i = 0; set->decoded && i < set->info.count; i++) {
+        const void *pixels = rg_dataset_image(set, i);
+        key =
+            pixels != NULL
+                ? hash_bytes(key, pixels, whole->image_bytes)
+                : rg_random_key(key, rg_items_size(whole->items, (size_t)rg_dataset_place(set, i)));
+    }
+    return key;
+}
+
 rg_status rg_dataset_keep_files(rg_dataset *set, const rg_items *items)
 {
     RG_TRY(rg_allocate_array(items->count, sizeof *set->files, &set->files));

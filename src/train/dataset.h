@@ -112,7 +112,11 @@ const char *rg_dataset_find_part(rg_dataset_part part, rg_part_check *usable, vo
  * where there are none, and of labels and values, in their order; never 0. */
 int64_t rg_dataset_hash(const rg_dataset *set);
 
-/* Keeps what that needs of a list of images. */
+/* The same of what image files hold: of pixels in memory, or of the sizes of files that are read
+ * when they are needed. */
+uint64_t rg_dataset_hash_contents(const rg_dataset *set);
+
+/* Keeps what rg_dataset_hash() needs of a list of images. */
 struct rg_items;
 rg_status rg_dataset_keep_files(rg_dataset *set, const struct rg_items *items);
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const rg_allocator *const memory = &rg_default_allocator;
 
@@ -72,6 +73,18 @@ static rg_status open_item(const rg_items *items, const rg_item *item, int *file
         return RG_OK;
     rg_regular_close(*file);
     return rg_fail(RG_MALFORMED, "the file has become shorter since it was opened");
+}
+
+uint64_t rg_items_size(const rg_items *items, size_t index)
+{
+    const rg_item *item = &items->list[index];
+    char path[RG_DATASET_PATH];
+    struct stat info;
+    if (item->size > 0)
+        return item->size;
+    const bool found = rg_path_join(path, items->root, items->files[item->file]) == RG_OK &&
+                       stat(path, &info) == 0;
+    return found ? (uint64_t)info.st_size : 0;
 }
 
 /* Puts the file, and the place in it, before the sentence of a failure. */

@@ -34,6 +34,9 @@ void rg_items_destroy(rg_items *items); /* NULL is allowed */
 rg_status rg_items_add_file(rg_items *items, const char *name);
 rg_status rg_items_add(rg_items *items, rg_item item);
 
+/* The bytes of an image in its file; 0 where there is none. */
+uint64_t rg_items_size(const rg_items *items, size_t index);
+
 /* Reads the header of an image. Checks an image without decoding it: its header, its size, and that
  * its end is there; decoder->was is its size then. */
 rg_status rg_items_read_header(const rg_items *items, size_t index, rg_decoder *decoder,

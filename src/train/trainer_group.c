@@ -28,12 +28,12 @@ void rg_trainer_part(const rg_trainer *t, rg_loader_desc *desc)
 /* ---- agreement ---- */
 
 /* What is told of a data set: its shape, means over its pixels, and hashes of its files or numbers,
- * in their order, and of its masks. */
+ * in their order, of what image files hold, and of masks. */
 typedef struct set_facts {
     int64_t numbers[8];
     double mean[RG_DATASET_CHANNELS], deviation[RG_DATASET_CHANNELS];
     int64_t images;
-    uint64_t masks;
+    uint64_t contents, masks;
 } set_facts;
 
 static uint64_t add_bytes(uint64_t hash, const void *data, size_t bytes)
@@ -78,6 +78,7 @@ static rg_status find_facts(const rg_dataset *set, set_facts *facts)
     memcpy(facts->numbers, numbers, sizeof numbers);
     RG_TRY(rg_dataset_measure(set, facts->mean, facts->deviation));
     facts->images = rg_dataset_hash(set);
+    facts->contents = rg_dataset_hash_contents(set);
     facts->masks = UINT64_C(0xcbf29ce484222325);
     return hash_masks(set, &info, &facts->masks);
 }
