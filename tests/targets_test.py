@@ -137,6 +137,13 @@ class Targets(Case):
         self.refuses("train", "--data", self.path("set"), "--model", self.path("softmax.txt"), "--out", self.path("no"),
                      says="the network ends with softmax, but the loss applies sigmoid itself")  # fmt: skip
 
+    def test_values_beyond_f16(self):
+        """They would be infinite, and training would seem to diverge."""
+        self.arrays((60, 2), [0.5, 1] * 60, "<f4", (), [60000 + 100 * i for i in range(60)])
+        words = ("train", "--data", self.path("set"), "--out", self.path("out"), "--model", "mlp", "--dtype")
+        self.refuses(*words, "f16", status=2, says="--dtype f16 cannot hold the value 65600, only numbers up to 65504")
+        run(*words, "bf16", "--epochs", "1")
+
     def test_labels(self):
         """Which of three places of a time series are high."""
         source = random.Random(6)

@@ -9,6 +9,7 @@
 
 #include "core/memory.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -48,6 +49,25 @@ static rg_status check_values(const rg_network_desc *n, const rg_dataset *set)
                      loss == RG_LOSS_HINGE ? "hinge" : "sigmoid_cross_entropy",
                      loss == RG_LOSS_HINGE ? "that are 0 or 1" : "from 0 to 1", (double)values[k]);
         }
+    }
+    return RG_OK;
+}
+
+/* Values that become infinite in the dtype of the network would look like training that diverges.
+ */
+static rg_status check_range(const rg_network_desc *n, const rg_dataset *set)
+{
+    const double largest = 65504; /* of f16; f32 values fit the others */
+    if (n->dtype != RG_F16 || n->target != RG_TARGET_VALUES)
+        return RG_OK;
+    for (int64_t i = 0; i < set->info.count; i++) {
+        const float *values = rg_dataset_values(set, i);
+        for (int64_t k = 0; k < set->info.targets; k++)
+            RG_CHECK(
+                fabs((double)values[k]) <= largest, RG_INVALID_ARGUMENT,
+                "dtype f16 cannot hold the value %g, only numbers up to %g; choose another, or "
+                "scale the values",
+                (double)values[k], largest);
     }
     return RG_OK;
 }
@@ -116,6 +136,7 @@ rg_status rg_trainer_describe_set(rg_trainer *t, const rg_dataset *set)
     s->set_hash = rg_dataset_hash(set);
     RG_TRY(choose_loss(t, &info));
     RG_TRY(check_values(&s->network, set));
+    RG_TRY(check_range(&s->network, set));
     RG_TRY(normalize(t, set));
     RG_TRY(rg_allocate_zero(allocator, (size_t)info.classes * sizeof *s->class_names, &memory));
     s->class_names = memory;
