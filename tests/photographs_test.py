@@ -111,6 +111,19 @@ class Folders(Case):
         self.assertIn("20 images for training", output)
         self.assertIn("2 links to folders are below a class, not followed: images there are not used", errors)
 
+    def test_names_of_files(self):
+        """Names that programs give to JPEG files."""
+        if "jpeg" not in run("info")[0].lower():
+            self.skipTest("the program has no libjpeg")
+        for name in ("a", "b"):
+            os.makedirs(self.path("set", name))
+            for i, end in enumerate(("jpg", "JPEG", "jfif", "jpe", "JFIF", "jpeg") * 2):
+                with open(self.path("set", name, "%d.%s" % (i, end)), "wb") as file:
+                    file.write(flat_jpeg(4, 4))
+        output, errors = self.learn()
+        self.assertIn("20 images for training", output)
+        self.assertEqual(errors, "")
+
     def test_class_names(self):
         self.photos(self.path("set", "a"), 0)
         self.photos(self.path("set", "b\nc"), 100)

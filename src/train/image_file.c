@@ -13,9 +13,9 @@
 
 bool rg_image_is_name(const char *name)
 {
-    static const char *const ends[] = { ".png", ".jpg", ".jpeg", ".webp" };
+    static const char *const ends[] = { ".png", ".jpg", ".jpeg", ".webp", ".jfif", ".jpe" };
     const size_t length = strlen(name);
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         const size_t end = strlen(ends[i]);
         if (length > end && strcasecmp(name + length - end, ends[i]) == 0)
             return true;

@@ -19,7 +19,8 @@ typedef struct rg_image_header {
 /* The most pixels of an image: decoded it is in memory at once. */
 #define RG_IMAGE_PIXELS INT64_C(200000000)
 
-/* Whether a name ends like that of an image: .png, .jpg, .jpeg, .webp, in any case. */
+/* Whether a name ends like that of an image: .png, .jpg, .jpeg, .jpe, .jfif, .webp, in
+ * any case. */
 bool rg_image_is_name(const char *name);
 
 /* Reads the header of an image of `file_size` bytes, of which `size` are there. Where they are too

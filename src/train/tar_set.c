@@ -64,8 +64,11 @@ static rg_status read_label(const rg_tar *tar, const rg_tar_member *m, int64_t *
 
 static bool is_image_kind(const char *kind)
 {
-    return strcasecmp(kind, "jpg") == 0 || strcasecmp(kind, "jpeg") == 0 ||
-           strcasecmp(kind, "png") == 0 || strcasecmp(kind, "webp") == 0;
+    static const char *const kinds[] = { "jpg", "jpeg", "png", "webp", "jfif", "jpe" };
+    size_t i = 0;
+    while (i < sizeof kinds / sizeof kinds[0] && strcasecmp(kind, kinds[i]) != 0)
+        i++;
+    return i < sizeof kinds / sizeof kinds[0];
 }
 
 /* Members that belong to no sample, such as those without a dot, are ignored. */
