@@ -115,6 +115,22 @@ class Shards(Case):
         self.assertIn("32 images for training", output)
         self.assertIn("another archive follows in the same file (1 times) and is not read", errors)
 
+    def test_folders(self):
+        """Shards in folders of their parts are those of one folder."""
+        for name in ("train", "test", "val"):
+            self.pack(order=[(i, end) for i in range(40 if name == "train" else 10) for end in (0, 1)])
+            os.makedirs(self.path("parts", name))
+            os.rename(self.path("set", "train.tar"), self.path("parts", name, "000.tar"))
+        for name in ("train", "test", "val"):
+            shutil.copy(self.path("parts", name, "000.tar"), self.path("set", name + "-000.tar"))
+        output, _ = self.learn()
+        self.assertIn("40 images for training, 10 for validation, 10 for testing", output)
+        apart = read(self.checkpoint("out"))
+        shutil.rmtree(self.path("set"))
+        os.rename(self.path("parts"), self.path("set"))
+        self.assertIn("40 images for training, 10 for validation, 10 for testing", self.learn()[0])
+        self.assertEqual(list(train_case.numbers(read(self.checkpoint("out")))), list(train_case.numbers(apart)))
+
     def test_parted(self):
         """All images, then all classes: what is missing is said."""
         self.pack(order=[(i, end) for end in (0, 1) for i in range(40)])

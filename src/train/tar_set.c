@@ -202,8 +202,48 @@ static bool has_kind(const char *folder, shard_kind kind)
     return found;
 }
 
+/* All shards of a folder train/, test/ or val/, whatever their names. */
+static bool has_shards_below(void *context, const char *name)
+{
+    const char *folder = context;
+    char path[RG_DATASET_PATH];
+    if (rg_path_join(path, folder, name) != RG_OK)
+        return false;
+    for (int kind = 0; kind < KINDS; kind++) {
+        if (has_kind(path, (shard_kind)kind))
+            return true;
+    }
+    return false;
+}
+
+static rg_status list_below(const char *folder, const char *part, shard_list *list)
+{
+    shard_list own = { 0 };
+    char path[RG_DATASET_PATH];
+    rg_status status = rg_path_join(path, folder, part);
+    for (int kind = 0; kind < KINDS && status == RG_OK; kind++)
+        status = list_kind(path, (shard_kind)kind, &own);
+    for (size_t i = 0; i < own.count && status == RG_OK; i++) {
+        status = rg_path_join(path, part, own.names[i]);
+        if (status == RG_OK)
+            status = add_shard(list, path);
+    }
+    release_shards(&own);
+    return status;
+}
+
+static bool has_folders(const char *folder)
+{
+    return has_shards_below((char *)folder, "train"); /* which is not changed */
+}
+
 static rg_status list_shards(const char *folder, rg_dataset_part part, shard_list *list)
 {
+    if (has_folders(folder)) {
+        char *of = (char *)folder; /* which is not changed */
+        const char *name = rg_dataset_find_part(part, has_shards_below, of);
+        return name != NULL ? list_below(folder, name, list) : RG_OK;
+    }
     if (part == RG_DATASET_TRAIN)
         return list_kind(folder, TRAIN_SHARD, list);
     const bool has_test = has_kind(folder, TEST_SHARD);
@@ -215,7 +255,7 @@ static rg_status list_shards(const char *folder, rg_dataset_part part, shard_lis
 
 bool rg_tar_is_here(const char *folder)
 {
-    bool found = false;
+    bool found = has_folders(folder);
     for (int kind = 0; kind < KINDS; kind++)
         found = found || has_kind(folder, (shard_kind)kind);
     return found;
