@@ -142,6 +142,17 @@ static int64_t choose_rows(int64_t row)
     return row >= TILE ? 1 : TILE / (row > 0 ? row : 1);
 }
 
+/* Copies of pixels are as fast as memory: up to so many bytes in all, both sides stay in the
+ * last-level cache, and results are written there. Arithmetic hides streaming stores. */
+enum { CACHE_BYTES = 32 << 20 };
+
+static bool streams(const rg_call *call, int64_t result, int64_t all)
+{
+    const rg_upsample_desc *d = call->desc;
+    const bool cached = d->kind == RG_UPSAMPLE_NEAREST && all <= CACHE_BYTES;
+    return rg_call_streams(call, cached ? 0 : result);
+}
+
 /* Fills in the args from the smaller-indexed side `x` and the side `y`, of which `to` is written,
  * and records. */
 static rg_status record(rg_call *call, const rg_tensor *x, const rg_tensor *y, bool gradient)
@@ -160,8 +171,9 @@ static rg_status record(rg_call *call, const rg_tensor *x, const rg_tensor *y, b
         args.dense &= sides[t]->strides[h + 2] == 1 || args.channels == 1;
     }
     const int64_t size = (int64_t)rg_dtype_size(in->dtype), count = rg_shape_count(&to->desc);
+    const int64_t moved = (rg_shape_count(in) + rg_shape_count(out)) * size;
     args.add = gradient && call->add & 1;
-    args.stream = !args.add && rg_call_streams(call, count * size);
+    args.stream = !args.add && streams(call, count * size, moved);
     const rg_launch launch = {
         .kernel = gradient ? RG_UPSAMPLE_GRADIENT : RG_UPSAMPLE_FORWARD,
         .dtype = in->dtype,
@@ -169,7 +181,7 @@ static rg_status record(rg_call *call, const rg_tensor *x, const rg_tensor *y, b
         .tensors = { RG_BIND(args, from, from), RG_BIND(args, to, to) },
         .units = count > 0 ? args.images * to->desc.dims[h] : 0,
         .grain = choose_rows(to->desc.dims[h + 1] * args.channels * size),
-        .bytes = (rg_shape_count(in) + rg_shape_count(out)) * size,
+        .bytes = moved,
     };
     return rg_record(call, &launch);
 }
