@@ -285,10 +285,10 @@ uint64_t rg_dataset_hash_contents(const rg_dataset *set)
     uint64_t key = 0;
     for (int64_t i = 0; set->decoded && i < set->info.count; i++) {
         const void *pixels = rg_dataset_image(set, i);
-        key =
-            pixels != NULL
-                ? hash_bytes(key, pixels, whole->image_bytes)
-                : rg_random_key(key, rg_items_size(whole->items, (size_t)rg_dataset_place(set, i)));
+        key = pixels != NULL
+                  ? hash_bytes(key, pixels, whole->image_bytes)
+                  : rg_random_key(
+                        key, rg_items_size(whole->items, (size_t)rg_dataset_whole_index(set, i)));
     }
     return key;
 }
