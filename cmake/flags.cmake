@@ -56,7 +56,7 @@ if(RG_AVX512 AND RG_KNOWS_AMX AND CMAKE_SYSTEM_NAME STREQUAL "Linux")
 endif()
 if(RG_AVX512 AND RG_KNOWS_BF16)
     list(APPEND RG_PAIR_UNITS RG_HAVE_BF16=1)
-    set(RG_BF16_FLAGS -mavx512bf16 -mavx512f)
+    set(RG_BF16_FLAGS -mavx512bf16 ${RG_ISA_FLAGS_avx512})
 endif()
 
 # Kernels under a sanitizer are the longest part of such a build. Checks that trap instead of

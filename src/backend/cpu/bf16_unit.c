@@ -57,6 +57,17 @@ static bool has_bf16(void)
 #endif
 }
 
+bool rg_bf16_converts(void)
+{
+    static int32_t known; /* as below */
+    int32_t answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (answer == 0) {
+        answer = 1 + (rg_isa_best() == RG_ISA_AVX512 && has_bf16());
+        __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
+    }
+    return answer > 1;
+}
+
 static int32_t find_unit(void)
 {
     if (rg_isa_best() != RG_ISA_AVX512)

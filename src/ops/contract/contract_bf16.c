@@ -11,9 +11,9 @@ enum { TALL = 14, WIDE = 2, LANES = 16, LINE_PAIRS = 16 };
 
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE void store_sums(const rg_pair_tile *t, __m512 sum[TALL][WIDE], const int M, const int N)
+INLINE void store_sums(const rg_pair_tile *t, float *c, __m512 sum[TALL][WIDE], const int M,
+                       const int N)
 {
-    float *c = t->c;
 #pragma GCC unroll 14
     for (int m = 0; m < M; m++, c += t->c_step) {
 #pragma GCC unroll 2
@@ -26,8 +26,11 @@ INLINE void store_sums(const rg_pair_tile *t, __m512 sum[TALL][WIDE], const int 
     }
 }
 
-/* M rows of N vectors: M broadcast pairs of a times N vectors of pairs of b. */
-INLINE void tile(const rg_pair_tile *t, const int M, const int N, const bool fetches)
+/* M rows of N vectors: M broadcast pairs of a times N vectors of pairs of b. Rows begin with those
+ * of `first` and `to`, not with t->a and t->c: a copy of the tile would be read by vectors that are
+ * wider than what was written to it, which waits for all stores before. */
+INLINE void tile(const rg_pair_tile *t, const uint16_t *first, float *to, const int M, const int N,
+                 const bool fetches)
 {
     const int64_t step = t->a_step * (int64_t)sizeof *t->a;
     __m512 sum[TALL][WIDE];
@@ -38,7 +41,7 @@ INLINE void tile(const rg_pair_tile *t, const int M, const int N, const bool fet
             sum[m][v] = _mm512_setzero_ps();
     }
     for (const rg_k_run *r = t->runs; r < t->runs + t->run_count; r++) {
-        const char *a = (const char *)(t->a + r->a);
+        const char *a = (const char *)(first + r->a);
         const uint16_t *b = t->b + r->b;
         const char *next = a + M * step; /* a row of the next tile */
         int64_t rows = LINE_PAIRS;
@@ -67,15 +70,15 @@ INLINE void tile(const rg_pair_tile *t, const int M, const int N, const bool fet
             }
         }
     }
-    store_sums(t, sum, M, N);
+    store_sums(t, to, sum, M, N);
 }
 
-typedef void tile_function(const rg_pair_tile *t);
+typedef void tile_function(const rg_pair_tile *t, const uint16_t *first, float *to);
 
-#define TILE(M, N)                                    \
-    static void rows_##M##_##N(const rg_pair_tile *t) \
-    {                                                 \
-        tile(t, M, N, false);                         \
+#define TILE(M, N)                                                                      \
+    static void rows_##M##_##N(const rg_pair_tile *t, const uint16_t *first, float *to) \
+    {                                                                                   \
+        tile(t, first, to, M, N, false);                                                \
     }
 
 TILE(14, 2)
@@ -89,9 +92,9 @@ TILE(7, 1)
 TILE(3, 1)
 TILE(1, 1)
 
-static void rows_14_2_fetching(const rg_pair_tile *t)
+static void rows_14_2_fetching(const rg_pair_tile *t, const uint16_t *first, float *to)
 {
-    tile(t, 14, 2, true);
+    tile(t, first, to, 14, 2, true);
 }
 
 /* The highest first; ended by 1. */
@@ -109,13 +112,15 @@ static const height narrow[] = {
 void rg_bf16_rows(const rg_pair_tile *tile, int64_t rows, int64_t columns)
 {
     const height *h = columns > LANES ? wide : narrow;
-    rg_pair_tile t = *tile;
+    const uint16_t *first = tile->a;
+    float *to = tile->c;
     while (rows > 0) {
         while (h->rows > rows)
             h++;
-        (h->function == rows_14_2 && t.fetches ? rows_14_2_fetching : h->function)(&t);
-        t.a += h->rows * t.a_step;
-        t.c += h->rows * t.c_step;
+        (h->function == rows_14_2 && tile->fetches ? rows_14_2_fetching : h->function)(tile, first,
+                                                                                       to);
+        first += h->rows * tile->a_step;
+        to += h->rows * tile->c_step;
         rows -= h->rows;
     }
 }

@@ -100,17 +100,31 @@ static inline void rg_pair_rows(const rg_pair_unit *unit, const rg_pair_tile *ti
     rg_run_cut cut = {
         tile->runs, tile->runs + tile->run_count, 0, 1, RG_PAIR_PANEL, RG_PAIR_DEPTH
     };
-    rg_pair_tile part = *tile;
     if (rg_run_sum(tile->runs, tile->run_count) <= most) {
         unit->rows(tile, height, width);
         return;
     }
+    rg_pair_tile part = *tile;
     part.runs = runs;
     while ((part.run_count = rg_run_cut_next(&cut, most, runs)) > 0) {
         unit->rows(&part, height, width);
         part.add = true;
     }
 }
+
+/* Rows of up to RG_PAIR_PANEL sums that become bf16, after an addition and ReLU. */
+typedef struct rg_bf16_results {
+    const float *sums, *bias; /* bias: one for each column, or NULL */
+    uint16_t *to;
+    int64_t sums_step, to_step; /* from row to row, in elements */
+    int64_t rows, columns;
+    bool relu;   /* with a = 0 */
+    bool stream; /* rows that are whole cache lines by streaming stores */
+} rg_bf16_results;
+
+/* By the conversion of AVX512-BF16, with the bits of any other conversion to bf16; false where the
+ * processor has none. */
+bool rg_bf16_end(const rg_bf16_results *results);
 
 /* The units, for those whose processor has them. */
 void rg_amx_rows(const rg_pair_tile *tile, int64_t rows, int64_t columns);

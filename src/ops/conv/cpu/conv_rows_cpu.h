@@ -5,7 +5,7 @@
 #ifndef RG_OPS_CONV_ROWS_CPU_H
 #define RG_OPS_CONV_ROWS_CPU_H
 
-#include "ops/contract/contract.h"
+#include "ops/contract/contract_pairs_cpu.h"
 #include "ops/conv/cpu/conv_cpu.h"
 #include "ops/conv/cpu/conv_epilogue_cpu.h"
 
@@ -125,6 +125,29 @@ typedef struct rows_run {
     const real *sums, *bias;
 } rows_run;
 
+/* Of bf16, by a conversion of the processor's own. */
+RG_INLINE bool end_bf16_run(const rg_conv_rows_args *k, const rows_epilogue *e, const rows_run *r)
+{
+#if RG_USES_PAIRS
+    const bool relu = k->conv.neuron.kind == RG_NEURON_RELU;
+    const rg_bf16_results results = {
+        .sums = r->sums,
+        .bias = k->conv.has_b ? r->bias : NULL,
+        .to = (uint16_t *)k->conv.to + r->to + r->channel,
+        .sums_step = RG_PANEL,
+        .to_step = k->to_step[2] * k->column.to_step,
+        .rows = r->count,
+        .columns = e->channels,
+        .relu = relu,
+        .stream = k->conv.stream,
+    };
+    return (!relu || e->all.neuron.a == 0) && rg_bf16_end(&results);
+#else
+    (void)k, (void)e, (void)r;
+    return false;
+#endif
+}
+
 /* At most a bias and relu, channels adjacent. */
 RG_INLINE void end_plain_run(const rg_conv_rows_args *k, const rows_epilogue *e, const rows_run *r,
                              const rg_dtype T)
@@ -155,7 +178,8 @@ RG_INLINE void end_run(const rg_conv_rows_args *k, const rows_epilogue *e, const
     const int64_t pixel = k->column.to_step;
     if (k->to_step[3] == 1 && !k->conv.has_z && !k->conv.add &&
         k->conv.neuron.kind <= RG_NEURON_RELU) {
-        end_plain_run(k, e, r, T);
+        if (T != RG_BF16 || !end_bf16_run(k, e, r))
+            end_plain_run(k, e, r, T);
         return;
     }
     for (int64_t j = 0; j < r->count; j++)
