@@ -255,7 +255,8 @@ typedef struct rg_conv_permute {
     int64_t begin, end;
     int64_t picks;
     const void *index;                     /* [picks][lanes]: which word a lane picks */
-    int64_t offset[RG_CONV_PERMUTE_PICKS]; /* of the vector that a pick is taken from */
+    int64_t offset[RG_CONV_PERMUTE_PICKS]; /* of the vector that a pick is taken from, or, */
+    bool picks_one; /* where all lanes pick the same word, of that word: `index` is not read */
 } rg_conv_permute;
 
 /* Whether there are loops for windows of `columns` columns. */
@@ -277,12 +278,16 @@ typedef struct rg_conv_permute_windows {
     int64_t rows, x_row, y_row;
     int64_t start, columns, windows;
     const void *index; /* [picks][lanes] */
-    int64_t offset;    /* of the vector that the picks are taken from */
+    int64_t offset;    /* of the vector that the picks are taken from, or, */
+    bool picks_one;    /* where all lanes pick the same word, of the first: `index` is not read */
 } rg_conv_permute_windows;
 
-/* Picks that are summed together: as many as the registers hold sums of, if there are that many. */
+/* Picks that are summed together: as many as the registers hold sums of, if there are that many.
+ * `many` registers: 32. */
 static inline int64_t rg_conv_permute_together(int64_t channels, int64_t columns, bool many)
 {
+    if (many && columns == 3 && channels >= 16)
+        return 8;
     return channels >= 4 && (columns == 3 || many) ? 4 : 2;
 }
 

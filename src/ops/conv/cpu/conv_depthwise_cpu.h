@@ -5,6 +5,7 @@
 #ifndef RG_OPS_CONV_DEPTHWISE_CPU_H
 #define RG_OPS_CONV_DEPTHWISE_CPU_H
 
+#include "ops/contract/contract_pairs_cpu.h"
 #include "ops/conv/cpu/conv_cpu.h"
 #include "ops/conv/cpu/conv_epilogue_cpu.h"
 
@@ -204,6 +205,34 @@ RG_INLINE void grouped_end(const depthwise_row *d, const real *sums, int64_t m, 
         else
             vstore_full(k->to, to, T, value);
     }
+}
+
+/* The same for bf16 by a conversion of the processor's own, `step` apart; false: nothing is done.
+ */
+RG_INLINE bool end_bf16(const depthwise_row *d, const real *sums, int64_t count, int64_t c, int n,
+                        uint16_t *to, int64_t step)
+{
+#if RG_USES_PAIRS
+    const rg_conv_args *k = &d->k->conv;
+    const bool relu = k->neuron.kind == RG_NEURON_RELU;
+    real bias[VLEN];
+    if (!d->k->plain || d->result[3] != 1 || (relu && d->epilogue.neuron.a != 0))
+        return false;
+    if (k->has_b)
+        vstore_full(bias, 0, RG_REAL, vload_partial(k->b, c, n, RG_BF16));
+    const rg_bf16_results results = { .sums = sums,
+                                      .bias = k->has_b ? bias : NULL,
+                                      .to = to,
+                                      .sums_step = VLEN,
+                                      .to_step = step,
+                                      .rows = count,
+                                      .columns = n,
+                                      .relu = relu };
+    return rg_bf16_end(&results);
+#else
+    (void)d, (void)sums, (void)count, (void)c, (void)n, (void)to, (void)step;
+    return false;
+#endif
 }
 
 #endif

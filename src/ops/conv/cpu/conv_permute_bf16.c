@@ -6,11 +6,31 @@
 #if RG_HAVE_BF16
 #include <immintrin.h>
 
-enum { LANES = RG_CONV_GROUPED_BLOCK, WORDS = LANES / 2, TALL = RG_CONV_PERMUTE_HEIGHT, WIDE = 5 };
+enum {
+    LANES = RG_CONV_GROUPED_BLOCK,
+    WORDS = LANES / 2,
+    TALL = RG_CONV_PERMUTE_HEIGHT,
+    WIDE = 5,
+    MOST_PICKS = 8
+};
 
-/* N results by windows of Q columns. */
-static inline __attribute__((always_inline)) void tile(const rg_conv_permute *t, const int N,
-                                                       const int Q)
+#define INLINE static inline __attribute__((always_inline))
+
+/* The same word in all lanes. */
+INLINE __m512bh broadcast(const int32_t *word)
+{
+    return (__m512bh)_mm512_set1_epi32(*word);
+}
+
+/* Lanes pick some of WORDS words. */
+INLINE __m512bh pick(const int32_t *words, __m512i index)
+{
+    const __m256i all = _mm256_loadu_si256((const void *)words);
+    return (__m512bh)_mm512_permutexvar_epi32(index, _mm512_broadcast_i64x4(all));
+}
+
+/* N results by windows of Q columns. With `one`, all lanes pick the same word. */
+INLINE void tile(const rg_conv_permute *t, const int N, const int Q, const bool one)
 {
     __m512 sum[TALL];
 #pragma GCC unroll 14
@@ -20,7 +40,8 @@ static inline __attribute__((always_inline)) void tile(const rg_conv_permute *t,
         const int32_t *w = (const int32_t *)t->w + p * t->w_row;
         const int32_t *const x = (const int32_t *)t->x + t->first + p * t->x_row;
         for (int64_t i = 0; i < t->picks; i++, w += LANES) {
-            const __m512i index = _mm512_loadu_si512((const int32_t *)t->index + i * LANES);
+            const __m512i index = one ? _mm512_setzero_si512()
+                                      : _mm512_loadu_si512((const int32_t *)t->index + i * LANES);
             __m512bh a[WIDE];
 #pragma GCC unroll 5
             for (int q = 0; q < Q; q++)
@@ -29,9 +50,7 @@ static inline __attribute__((always_inline)) void tile(const rg_conv_permute *t,
             for (int j = 0; j < N + Q - 1; j++) {
                 if ((j < Q - 1 && j < t->begin) || (j >= N && j >= t->end))
                     continue;
-                const __m512i words =
-                    _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)(x + j * WORDS)));
-                const __m512bh v = (__m512bh)_mm512_permutexvar_epi32(index, words);
+                const __m512bh v = one ? broadcast(x + j * WORDS + i) : pick(x + j * WORDS, index);
 #pragma GCC unroll 5
                 for (int q = 0; q < Q; q++)
                     if (j - q >= 0 && j - q < N)
@@ -44,67 +63,72 @@ static inline __attribute__((always_inline)) void tile(const rg_conv_permute *t,
         _mm512_storeu_ps((float *)t->sums + m * LANES, sum[m]);
 }
 
-#define TILES(Q)                                                     \
-    static void permute_##Q(const rg_conv_permute *t, int64_t count) \
-    {                                                                \
-        switch (count) {                                             \
-        case 14:                                                     \
-            tile(t, 14, Q);                                          \
-            break;                                                   \
-        case 7:                                                      \
-            tile(t, 7, Q);                                           \
-            break;                                                   \
-        case 4:                                                      \
-            tile(t, 4, Q);                                           \
-            break;                                                   \
-        case 2:                                                      \
-            tile(t, 2, Q);                                           \
-            break;                                                   \
-        default:                                                     \
-            tile(t, 1, Q);                                           \
-        }                                                            \
+#define TILES(Q, SUFFIX, ONE)                                                \
+    static void permute_##Q##SUFFIX(const rg_conv_permute *t, int64_t count) \
+    {                                                                        \
+        switch (count) {                                                     \
+        case 14:                                                             \
+            tile(t, 14, Q, ONE);                                             \
+            break;                                                           \
+        case 7:                                                              \
+            tile(t, 7, Q, ONE);                                              \
+            break;                                                           \
+        case 4:                                                              \
+            tile(t, 4, Q, ONE);                                              \
+            break;                                                           \
+        case 2:                                                              \
+            tile(t, 2, Q, ONE);                                              \
+            break;                                                           \
+        default:                                                             \
+            tile(t, 1, Q, ONE);                                              \
+        }                                                                    \
     }
-TILES(3)
-TILES(5)
+TILES(3, _any, false)
+TILES(5, _any, false)
+TILES(3, _one, true)
+TILES(5, _one, true)
 
 void rg_bf16_permute(const rg_conv_permute *t, int64_t columns, int64_t count)
 {
-    if (columns == 3)
-        permute_3(t, count);
+    if (t->picks_one)
+        (columns == 3 ? permute_3_one : permute_5_one)(t, count);
     else
-        permute_5(t, count);
+        (columns == 3 ? permute_3_any : permute_5_any)(t, count);
 }
 
 /* ---- backward weights ---- */
 
-/* N picks, windows of Q columns. */
-static inline __attribute__((always_inline)) void windows(const rg_conv_permute_windows *t,
-                                                          const int N, const int Q)
+/* N picks, windows of Q columns. With `one`, all lanes pick the same words. */
+INLINE void windows(const rg_conv_permute_windows *t, const int N, const int Q, const bool one)
 {
     const int halo = (Q - 1) / 2;
     const int64_t odd = t->columns * LANES;
-    __m512 sum[WIDE][4];
-    __m512i index[4];
-#pragma GCC unroll 4
+    __m512 sum[WIDE][MOST_PICKS];
+    __m512i index[MOST_PICKS];
+#pragma GCC unroll 8
     for (int n = 0; n < N; n++) {
-        index[n] = _mm512_loadu_si512((const int32_t *)t->index + n * LANES);
+        index[n] = one ? _mm512_setzero_si512()
+                       : _mm512_loadu_si512((const int32_t *)t->index + n * LANES);
 #pragma GCC unroll 5
         for (int q = 0; q < Q; q++)
             sum[q][n] = _mm512_setzero_ps();
     }
     for (int64_t r = 0; r < t->rows; r++) {
-        const int32_t *x = (const int32_t *)t->x + r * t->x_row;
+        const int32_t *x = (const int32_t *)t->x + (one ? t->offset : 0) + r * t->x_row;
         const int32_t *y = (const int32_t *)t->y + r * t->y_row + halo * LANES;
         for (int64_t i = 0; i < t->columns; i++, x += LANES, y += LANES) {
-            const __m512i even = _mm512_loadu_si512(x), next = _mm512_loadu_si512(x + odd);
+            const __m512i even = one ? _mm512_setzero_si512() : _mm512_loadu_si512(x);
+            const __m512i next = one ? _mm512_setzero_si512() : _mm512_loadu_si512(x + odd);
             __m512bh dy[WIDE / 2 + 1];
 #pragma GCC unroll 3
             for (int q = 0; q <= halo; q++)
                 dy[q] = (__m512bh)_mm512_loadu_si512(y - q * LANES);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (int n = 0; n < N; n++) {
-                const __m512bh v[2] = { (__m512bh)_mm512_permutexvar_epi32(index[n], even),
-                                        (__m512bh)_mm512_permutexvar_epi32(index[n], next) };
+                const __m512bh v[2] = { one ? broadcast(x + n)
+                                            : (__m512bh)_mm512_permutexvar_epi32(index[n], even),
+                                        one ? broadcast(x + odd + n)
+                                            : (__m512bh)_mm512_permutexvar_epi32(index[n], next) };
 #pragma GCC unroll 5
                 for (int q = 0; q < Q; q++)
                     sum[q][n] = _mm512_dpbf16_ps(sum[q][n], v[q % 2], dy[q / 2]);
@@ -113,21 +137,25 @@ static inline __attribute__((always_inline)) void windows(const rg_conv_permute_
     }
 #pragma GCC unroll 5
     for (int q = 0; q < Q; q++)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int n = 0; n < N; n++)
             _mm512_storeu_ps((float *)t->sums + (q * N + n) * LANES, sum[q][n]);
 }
 
 void rg_bf16_permute_windows(const rg_conv_permute_windows *t, int64_t columns, int64_t picks)
 {
-    if (columns == 3 && picks == 4)
-        windows(t, 4, 3);
+    if (columns == 3 && picks == 8)
+        windows(t, 8, 3, true);
+    else if (columns == 3 && picks == 4)
+        windows(t, 4, 3, false);
     else if (columns == 3)
-        windows(t, 2, 3);
+        windows(t, 2, 3, false);
+    else if (t->picks_one)
+        windows(t, 4, 5, true);
     else if (picks == 4)
-        windows(t, 4, 5);
+        windows(t, 4, 5, false);
     else
-        windows(t, 2, 5);
+        windows(t, 2, 5, false);
 }
 
 #else

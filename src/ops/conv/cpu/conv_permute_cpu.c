@@ -17,8 +17,9 @@ enum {
 
 /* ---- sums ---- */
 
-/* N results by windows of Q columns. */
-RG_INLINE void permute_tile(const rg_conv_permute *t, const int N, const int Q)
+/* N results by windows of Q columns. With `one`, all lanes pick the same word, which a load
+ * broadcasts: permutations would take the ports of multiplications. */
+RG_INLINE void permute_tile(const rg_conv_permute *t, const int N, const int Q, const bool one)
 {
     vreal sum[PERMUTE_TALL];
 #pragma GCC unroll 14
@@ -38,7 +39,8 @@ RG_INLINE void permute_tile(const rg_conv_permute *t, const int N, const int Q)
             for (int j = 0; j < N + Q - 1; j++) {
                 if ((j < Q - 1 && j < t->begin) || (j >= N && j >= t->end))
                     continue;
-                const vreal v = vpick(vload_full(x, j * LANES, RG_REAL), index);
+                const vreal v =
+                    one ? vset(x[j * LANES]) : vpick(vload_full(x, j * LANES, RG_REAL), index);
 #pragma GCC unroll 5
                 for (int q = 0; q < Q; q++)
                     if (j - q >= 0 && j - q < N)
@@ -51,50 +53,44 @@ RG_INLINE void permute_tile(const rg_conv_permute *t, const int N, const int Q)
         vstore_full(t->sums, m * VLEN, RG_REAL, sum[m]);
 }
 
-RG_INLINE void permute_results(const rg_conv_permute *t, int64_t count, const int Q)
+RG_INLINE void permute_results(const rg_conv_permute *t, int64_t count, const int Q, const bool one)
 {
     if (count == PERMUTE_TALL)
-        permute_tile(t, PERMUTE_TALL, Q);
+        permute_tile(t, PERMUTE_TALL, Q, one);
     else if (count == 7)
-        permute_tile(t, 7, Q);
+        permute_tile(t, 7, Q, one);
     else if (count == 4)
-        permute_tile(t, 4, Q);
+        permute_tile(t, 4, Q, one);
     else if (count == 2)
-        permute_tile(t, 2, Q);
+        permute_tile(t, 2, Q, one);
     else
-        permute_tile(t, 1, Q);
+        permute_tile(t, 1, Q, one);
 }
 
 RG_OUTLINE void permute_results_3(const rg_conv_permute *t, int64_t count)
 {
-    permute_results(t, count, 3);
+    if (t->picks_one)
+        permute_results(t, count, 3, true);
+    else
+        permute_results(t, count, 3, false);
 }
 
 RG_OUTLINE void permute_results_5(const rg_conv_permute *t, int64_t count)
 {
-    permute_results(t, count, 5);
+    if (t->picks_one)
+        permute_results(t, count, 5, true);
+    else
+        permute_results(t, count, 5, false);
 }
 
 /* ---- rows ---- */
 
-/* One axis with stride 1: result r takes inputs r - shift + t of taps t, in the order of inputs. */
-typedef struct permute_axis {
-    int64_t shift, inputs, results, window;
-} permute_axis;
-
-RG_INLINE permute_axis permute_axis_of(const rg_conv_axis *a, bool data)
-{
-    return (permute_axis){ .shift = data ? a->window - 1 - a->before : a->before,
-                           .inputs = data ? a->count : a->size,
-                           .results = data ? a->size : a->count,
-                           .window = a->window };
-}
-
-/* The same of all picks of VLEN lanes from `lane` on. */
+/* All picks of VLEN lanes from `lane` on. */
 RG_OUTLINE void find_picks(rg_conv_permute *t, vint index[], int64_t lane, int64_t wide, bool pairs)
 {
     t->picks = pairs ? wide / 2 : wide;
     t->index = index;
+    t->picks_one = picks_one(wide);
     for (int64_t i = 0; i < t->picks; i++)
         t->offset[i] = find_pick(&index[i], lane, i, wide, t->picks);
 }
@@ -110,13 +106,12 @@ RG_INLINE void permute_row(const rg_conv_grouped_args *k, depthwise_row *d, rg_c
     const int64_t p1 = least(row.window, row.inputs - start);
     const int64_t weights = row.window * Q * t->picks;
     const int64_t tap = k->data ? weights - t->picks : 0, sign = k->data ? -1 : 1;
-    rg_conv_permute some = *t;
-    some.w_tap = sign * t->picks * LANES;
-    some.w_row = Q * some.w_tap;
-    some.w = (const real *)k->conv.w + c / LANES * LANES * weights + tap * LANES + c % LANES +
-             p0 * some.w_row;
-    some.rows = p1 > p0 ? p1 - p0 : 0;
-    some.x_row = column.inputs * pixel;
+    t->w_tap = sign * t->picks * LANES;
+    t->w_row = Q * t->w_tap;
+    t->w = (const real *)k->conv.w + c / LANES * LANES * weights + tap * LANES + c % LANES +
+           p0 * t->w_row;
+    t->rows = p1 > p0 ? p1 - p0 : 0;
+    t->x_row = column.inputs * pixel;
     for (int64_t m = 0, count; m < column.results; m += count) {
         const int64_t left = column.results - m;
         count = left >= PERMUTE_TALL ? PERMUTE_TALL
@@ -124,16 +119,18 @@ RG_INLINE void permute_row(const rg_conv_grouped_args *k, depthwise_row *d, rg_c
                 : left >= 4          ? 4
                 : left >= 2          ? 2
                                      : 1;
-        some.first = ((start + p0 - first) * column.inputs + m - column.shift) * pixel;
-        some.begin = column.shift - m;
-        some.end = column.inputs + column.shift - m;
+        t->first = ((start + p0 - first) * column.inputs + m - column.shift) * pixel;
+        t->begin = column.shift - m;
+        t->end = column.inputs + column.shift - m;
         if (pairs)
-            rg_bf16_permute(&some, Q, count);
+            rg_bf16_permute(t, Q, count);
         else if (Q == 3)
-            permute_results_3(&some, count);
+            permute_results_3(t, count);
         else
-            permute_results_5(&some, count);
-        grouped_end(d, some.sums, m, count, c, VLEN, T);
+            permute_results_5(t, count);
+        uint16_t *const to = (uint16_t *)k->conv.to + d->to + m * d->result[2] + c;
+        if (!pairs || !end_bf16(d, t->sums, count, c, VLEN, to, d->result[2]))
+            grouped_end(d, t->sums, m, count, c, VLEN, T);
     }
 }
 

@@ -18,13 +18,37 @@
 
 enum { LANES = RG_CONV_GROUPED_BLOCK };
 
+/* One axis with stride 1: result r takes inputs r - shift + t of taps t, in the order of inputs. */
+typedef struct permute_axis {
+    int64_t shift, inputs, results, window;
+} permute_axis;
+
+RG_INLINE permute_axis permute_axis_of(const rg_conv_axis *a, bool data)
+{
+    return (permute_axis){ .shift = data ? a->window - 1 - a->before : a->before,
+                           .inputs = data ? a->count : a->size,
+                           .results = data ? a->size : a->count,
+                           .window = a->window };
+}
+
+/* Whether all lanes of a vector pick the same word: groups are as wide as it, or wider. */
+RG_INLINE bool picks_one(int64_t wide)
+{
+    return wide >= VLEN;
+}
+
 /* Pick i of VLEN lanes from `lane` on of a block whose groups have `wide` channels and `each`
- * words. Returns the offset of the vector that it is taken from. */
+ * words; both are powers of two. Returns the offset of the vector that it is taken from, or, where
+ * all lanes pick the same word, of that word, without an index. */
 RG_INLINE int64_t find_pick(vint *index, int64_t lane, int64_t i, int64_t wide, int64_t each)
 {
+    const int shift = __builtin_ctzll((uint64_t)wide), word_shift = __builtin_ctzll((uint64_t)each);
+    const int64_t word = (lane >> shift << word_shift) + i;
+    if (picks_one(wide))
+        return word;
     for (int64_t k = 0; k < VLEN; k++)
-        (*index)[k] = (intr)(((lane + k) / wide * each + i) % VLEN);
-    return (lane / wide * each + i) / VLEN * VLEN;
+        (*index)[k] = (intr)((((lane + k) >> shift << word_shift) + i) % VLEN);
+    return word / VLEN * VLEN;
 }
 
 /* `count` pixels of LANES channels, dense: as real, or with `pairs` their bits. */

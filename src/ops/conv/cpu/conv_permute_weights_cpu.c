@@ -8,7 +8,7 @@
 
 #if RG_HAS_PERMUTE
 
-enum { PICKS_TOGETHER = 4, WIDEST = 5, MANY_REGISTERS = RG_VECTOR_BYTES == 64 };
+enum { PICKS_TOGETHER = 8, WIDEST = 5, MANY_REGISTERS = RG_VECTOR_BYTES == 64 };
 
 /* ---- sums ---- */
 
@@ -18,30 +18,28 @@ typedef struct permute_row {
     const vint *index;
 } permute_row;
 
-/* Column i of a row of x times dy. The windows of all taps are there, if `inside`. */
+/* Column i of a row of x times dy. The windows of all taps are there, if `inside`. With `one`, all
+ * lanes pick the same words. */
 RG_INLINE void column_products(const rg_conv_permute_windows *t, const permute_row r, int64_t i,
                                vreal sum[WIDEST][PICKS_TOGETHER], const int N, const int Q,
-                               const bool inside)
+                               const bool inside, const bool one)
 {
     const int64_t m = t->start + i;
-    const vreal all = vload_full(r.x, i * LANES, RG_REAL);
-    vreal v[PICKS_TOGETHER];
-#pragma GCC unroll 4
-    for (int n = 0; n < N; n++)
-        v[n] = vpick(all, r.index[n]);
+    const vreal all = one ? vset(0) : vload_full(r.x, i * LANES, RG_REAL);
+#pragma GCC unroll 8
+    for (int n = 0; n < N; n++) {
+        const vreal v = one ? vset(r.x[i * LANES + n]) : vpick(all, r.index[n]);
 #pragma GCC unroll 5
-    for (int q = 0; q < Q; q++) {
-        if (!inside && (m < q || m - q >= t->windows))
-            continue;
-        const vreal dy = vload_full(r.y, (m - q) * LANES, RG_REAL);
-#pragma GCC unroll 4
-        for (int n = 0; n < N; n++)
-            sum[q][n] = vfma(v[n], dy, sum[q][n]);
+        for (int q = 0; q < Q; q++) {
+            if (inside || (m >= q && m - q < t->windows))
+                sum[q][n] = vfma(v, vload_full(r.y, (m - q) * LANES, RG_REAL), sum[q][n]);
+        }
     }
 }
 
 /* N picks, windows of Q columns. */
-RG_INLINE void windows_products(const rg_conv_permute_windows *t, const int N, const int Q)
+RG_INLINE void windows_products(const rg_conv_permute_windows *t, const int N, const int Q,
+                                const bool one)
 {
     const int64_t first = least(Q - 1 > t->start ? Q - 1 - t->start : 0, t->columns);
     const int64_t stop = least(t->windows - t->start, t->columns),
@@ -51,36 +49,51 @@ RG_INLINE void windows_products(const rg_conv_permute_windows *t, const int N, c
     memcpy(index, t->index, (size_t)N * sizeof *index);
 #pragma GCC unroll 5
     for (int q = 0; q < Q; q++)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int n = 0; n < N; n++)
             sum[q][n] = vset(0);
     for (int64_t r = 0; r < t->rows; r++) {
         const permute_row row = { (const real *)t->x + r * t->x_row + t->offset,
                                   (const real *)t->y + r * t->y_row, index };
         for (int64_t i = 0; i < first; i++)
-            column_products(t, row, i, sum, N, Q, false);
+            column_products(t, row, i, sum, N, Q, false, one);
         for (int64_t i = first; i < last; i++)
-            column_products(t, row, i, sum, N, Q, true);
+            column_products(t, row, i, sum, N, Q, true, one);
         for (int64_t i = last; i < t->columns; i++)
-            column_products(t, row, i, sum, N, Q, false);
+            column_products(t, row, i, sum, N, Q, false, one);
     }
 #pragma GCC unroll 5
     for (int q = 0; q < Q; q++)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int n = 0; n < N; n++)
             vstore_full(t->sums, (q * N + n) * VLEN, RG_REAL, sum[q][n]);
 }
 
+/* Groups as wide as a vector. */
+RG_INLINE void windows_one(const rg_conv_permute_windows *t, int64_t columns)
+{
+    if (MANY_REGISTERS && columns == 3)
+        windows_products(t, 8, 3, true);
+    else if (columns == 3)
+        windows_products(t, 4, 3, true);
+    else if (MANY_REGISTERS)
+        windows_products(t, 4, 5, true);
+    else
+        windows_products(t, 2, 5, true);
+}
+
 RG_OUTLINE void permute_windows(const rg_conv_permute_windows *t, int64_t columns, int64_t picks)
 {
-    if (columns == 3 && picks == 4)
-        windows_products(t, 4, 3);
+    if (t->picks_one)
+        windows_one(t, columns);
+    else if (columns == 3 && picks == 4)
+        windows_products(t, 4, 3, false);
     else if (columns == 3)
-        windows_products(t, 2, 3);
+        windows_products(t, 2, 3, false);
     else if (MANY_REGISTERS && picks == 4)
-        windows_products(t, 4, 5);
+        windows_products(t, 4, 5, false);
     else
-        windows_products(t, 2, 5);
+        windows_products(t, 2, 5, false);
 }
 
 /* ---- blocks ---- */
@@ -133,8 +146,9 @@ RG_INLINE void permute_taps(const rg_conv_permute_partials_args *k, const permut
     vint index[PICKS_TOGETHER];
     t.sums = sums;
     t.index = index;
+    t.picks_one = picks_one(s->in);
     for (int64_t i = 0; i < s->in; i += together) {
-        for (int64_t n = 0; n < together; n++)
+        for (int64_t n = together; n-- > 0;)
             t.offset = find_pick(&index[n], lane, i + n, s->in, s->in);
         for (int64_t p = 0; p < s->row.window; p++) {
             const int64_t top = b->row - s->row.before + p; /* pixel of the first window */
