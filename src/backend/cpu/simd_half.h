@@ -9,13 +9,18 @@
 #if !RG_REAL_F64
 typedef uint16_t vhalf __attribute__((vector_size(2 * RG_VLEN)));
 
-RG_INLINE vreal vreal_of_bf16(vhalf bits)
+RG_INLINE vuint vwiden(vhalf bits)
 {
 #if defined(__AVX512F__) /* gcc widens in two halves */
-    return (vreal)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)bits), 16);
+    return (vuint)_mm512_cvtepu16_epi32((__m256i)bits);
 #else
-    return (vreal)(__builtin_convertvector(bits, vuint) << 16);
+    return __builtin_convertvector(bits, vuint);
 #endif
+}
+
+RG_INLINE vreal vreal_of_bf16(vhalf bits)
+{
+    return (vreal)(vwiden(bits) << 16);
 }
 
 /* The upper 16 bits are those of the bf16; the lower bits are to be cut off. */

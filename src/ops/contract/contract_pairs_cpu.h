@@ -35,7 +35,7 @@ RG_INLINE vreal pair_words(const uint16_t *low, const uint16_t *high, int64_t i)
     vhalf l, h;
     memcpy(&l, low + i, sizeof l);
     memcpy(&h, high + i, sizeof h);
-    return (vreal)(__builtin_convertvector(l, vuint) | __builtin_convertvector(h, vuint) << 16);
+    return (vreal)(vwiden(l) | vwiden(h) << 16);
 }
 
 /* Elements k < count of `width` columns go to to[k / 2][column][k % 2], from an even k on;

@@ -13,15 +13,17 @@
 
 static const uint16_t no_pixel[2 * RG_PANEL] = { 0 };
 
+enum { PIXELS_AHEAD = 16 }; /* that are fetched */
+
 /* Two pixels of `width` channels as pairs, neighbours where they are `dense`; further channels are
  * 0.
  */
 RG_INLINE void put_pair(uint16_t *to, const uint16_t *low, const uint16_t *high, int64_t low_step,
                         int64_t high_step, int64_t width, bool dense)
 {
-    if (width == RG_PANEL && dense) {
+    if (width % VLEN == 0 && dense) {
         for (int v = 0; v < RG_PANEL; v += VLEN)
-            vstore_full(to, v, RG_REAL, pair_words(low, high, v));
+            vstore_full(to, v, RG_REAL, v < width ? pair_words(low, high, v) : vset(0));
         return;
     }
     for (int64_t c = 0; c < RG_PANEL; c++) {
@@ -53,6 +55,8 @@ RG_INLINE const uint16_t *next_pixel(const rg_conv_pair_partials_args *k, plane_
     const bool there =
         at->row >= 0 && at->row < s->row.size && at->column >= 0 && at->column < s->column.size;
     const uint16_t *const pixel = there ? at->x + at->from : no_pixel;
+    if (there) /* channels of a panel are as far apart as pixels: not foreseen by the hardware */
+        __builtin_prefetch(pixel + PIXELS_AHEAD * s->column.stride * s->x[2]);
     at->column += s->column.stride;
     at->from += s->column.stride * s->x[2];
     if (--at->left == 0)
@@ -131,6 +135,8 @@ RG_OUTLINE bool put_pair_lines(const rg_conv_pair_partials_args *k, uint16_t *to
             const bool there = i < s->row.count && j < s->column.count;
             from[e] = there ? dy + i * s->y[1] + j * s->y[2] : no_pixel;
             step[e] = there ? s->y[3] : 0;
+            if (there)
+                __builtin_prefetch(from[e] + RG_PAIR_DEPTH * s->y[2]);
             if (++j == at->columns) {
                 j = 0;
                 i++;
