@@ -14,8 +14,10 @@ enum {
     RG_CONV_DATA,    /* backward data: dx */
     RG_CONV_WEIGHTS, /* backward weights: dw */
     /* a CPU's own, see cpu/conv_cpu.h */
-    RG_CONV_TRANSPOSE_WEIGHTS, /* weights as real, channels adjacent */
-    RG_CONV_DEPTHWISE,         /* forward or backward data */
+    RG_CONV_TRANSPOSE_WEIGHTS,      /* weights as real, channels adjacent */
+    RG_CONV_DEPTHWISE,              /* forward or backward data */
+    RG_CONV_PAIR_DEPTHWISE_WEIGHTS, /* the same for bf16 by pairs of rows */
+    RG_CONV_PAIR_DEPTHWISE,
     RG_CONV_DEPTHWISE_PARTIALS,
     RG_CONV_GROUPED, /* forward or backward data, of groups of few channels */
     RG_CONV_GROUPED_PARTIALS,

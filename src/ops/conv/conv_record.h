@@ -104,6 +104,7 @@ typedef struct rg_conv_pass {
 /* In the order in which they are asked; the last one is for any shape. */
 /* clang-format off */
 #define RG_CONV_STRATEGIES(STRATEGY) \
+    STRATEGY(rg_conv_by_depthwise_pairs) \
     STRATEGY(rg_conv_by_depthwise) \
     STRATEGY(rg_conv_by_permute) \
     STRATEGY(rg_conv_by_grouped) \
@@ -153,6 +154,11 @@ rg_conv_grouped_args rg_conv_grouped_args_of(const rg_call *call, const rg_conv_
  * records the launch with them. */
 rg_status rg_conv_record_between(rg_call *call, const rg_conv_pass *p, int32_t kernel,
                                  int64_t block, rg_launch *launch);
+
+/* The same with any number of units, and of vectors of `block` words. */
+rg_status rg_conv_record_weights_before(rg_call *call, const rg_conv_pass *p, int32_t kernel,
+                                        int64_t block, int64_t units, int64_t vectors,
+                                        rg_launch *launch);
 
 /* ---- what panels and pairs share ---- */
 

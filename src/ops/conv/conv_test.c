@@ -12,6 +12,14 @@ static double special(int64_t i)
                      : (double)(i * 7 % 11) - 4;
 }
 
+/* In rows of 9 pixels of 32 channels that are one above or below those of a pair of results. */
+static double special_rows(int64_t i)
+{
+    return i == 300    ? (double)__builtin_inf()
+           : i == 1202 ? __builtin_nan("")
+                       : (double)(i * 7 % 11) - 4;
+}
+
 #define P1   " padding.top=1 padding.left=1 padding.bottom=1 padding.right=1"
 #define P2   " padding.top=2 padding.left=2 padding.bottom=2 padding.right=2"
 #define P3   " padding.top=3 padding.left=3 padding.bottom=3 padding.right=3"
@@ -119,6 +127,13 @@ static const rg_case cases[] = {
     { "depthwise-wide", "groups=0" P1, "1,4,6,1037 1037,3,3,1 1037" },
     { "depthwise-drops", "groups=0 stride=2,2", "1,8,10,40 40,3,3,1 40" },
     { "depthwise-larger", "groups=0 output=6,9 padding.left=4" P1, "1,4,5,19 19,3,3,1 19" },
+    { "depthwise-pairs", "groups=0" P1, "2,6,17,32 32,3,3,1 32" }, /* by pairs of rows in bf16 */
+    { "depthwise-pairs-odd", "groups=0" P2, "3,37,9,35 35,3,3,1 35" },
+    { "depthwise-pairs-units", "groups=0" P1, "1,5,40,1040 1040,3,3,1 1040" },
+    { "depthwise-pairs-valid", "groups=0", "1,9,16,16 16,3,3,1 16" },
+    { "depthwise-pairs-crop", "groups=0 padding.top=-1 padding.left=-2 padding.right=2",
+      "2,8,12,48 48,3,3,1 48" },
+    { "depthwise-pairs-row", "groups=0 padding.top=2 padding.left=2", "1,1,11,16 16,3,3,1 16" },
     { "multiplier", "groups=0" P1, "2,5,6,7 21,3,3,1 21" },
     { "multiplier-1", "groups=1" P1, "2,5,6,1 18,3,3,1 18" },
     { "multiplier-2", "groups=17 stride=2,2" P1, "1,7,6,17 34,3,3,1 34" },
@@ -171,6 +186,8 @@ static const rg_case cases[] = {
     { "swish", NAME "swish", "1,5,6,3 9,2,2,3 9" },
     { "power", NAME "power neuron.a=0.5 neuron.b=1 neuron.c=2", "1,5,6,2 3,2,2,2 3" },
     { "depthwise-relu", "groups=0 " NAME "relu" P1, "2,5,6,19 19,3,3,1 19" },
+    { "depthwise-pairs-relu", "groups=0 " NAME "relu" P1, "1,5,9,32 32,3,3,1 32" },
+    { "depthwise-pairs-leaky", "groups=0 " NAME "relu neuron.a=0.1" P1, "1,5,9,16 16,3,3,1 16" },
     { "depthwise-gelu", "groups=0 " NAME "gelu" P1, "2,5,6,19 19,3,3,1 19" },
     { "few-relu", "groups=5 " NAME "relu" P1, "2,5,6,20 20,3,3,4 20" },
     { "few-gelu", "groups=5 " NAME "gelu" P1, "2,5,6,20 20,3,3,4 20" },
@@ -319,6 +336,12 @@ static const rg_case cases[] = {
       .dy_fill = { .at = special } },
     { "special-dy-depthwise", "groups=0" P1, "1,5,7,24 24,3,3,1 24", RG_CASE_SPECIAL,
       .dy_fill = { .at = special } },
+    { "special-depthwise-pairs", "groups=0" P1, "1,6,9,32 32,3,3,1 32", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special_rows } } },
+    { "special-w-depthwise-pairs", "groups=0" P1, "1,5,9,32 32,3,3,1 32", RG_CASE_SPECIAL,
+      .x_fill = { { 0 }, { .at = special } } },
+    { "special-dy-depthwise-pairs", "groups=0" P1, "1,5,9,32 32,3,3,1 32", RG_CASE_SPECIAL,
+      .dy_fill = { .at = special_rows } },
     { "special-lanes-16", "groups=2" P1, "1,5,6,32 32,3,3,16 32", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
     { "special-depthwise", "groups=0" P1, "1,5,6,19 19,3,3,1 19", RG_CASE_SPECIAL,
@@ -388,6 +411,7 @@ static void draw(rg_draw *d)
     int32_t window[2];
     const double kind = rg_draw_real(d, 0, 1);
     const bool patches = kind < 0.05, even = kind >= 0.72 && kind < 0.8;
+    const bool plain_depthwise = kind >= 0.92; /* windows of 3 x 3 without steps */
     int64_t groups = kind < 0.5 ? 1 : kind < 0.8 ? rg_draw_between(d, 1, 8) : 0;
     const int64_t each =
         rg_draw_chance(d, 0.7) ? rg_draw_between(d, 1, 6) : rg_draw_channels(d, 64);
@@ -398,6 +422,8 @@ static void draw(rg_draw *d)
                        &desc->dilation[a]);
     if (rg_draw_chance(d, 0.2))
         window[0] = window[1] = 1;
+    for (int a = 0; a < 2 && plain_depthwise; a++)
+        window[a] = 3, desc->stride[a] = desc->dilation[a] = 1;
     if (even)
         groups = draw_even_groups(d, desc, window);
     if (patches)
@@ -406,7 +432,7 @@ static void draw(rg_draw *d)
     const int64_t out = groups == 1  ? rg_draw_channels(d, 130)
                         : even       ? in
                         : groups > 0 ? groups * each
-                                     : in * rg_draw_between(d, 1, 3);
+                                     : in * (plain_depthwise ? 1 : rg_draw_between(d, 1, 3));
     rg_draw_padding(d, window, &desc->padding);
     rg_draw_output(d, d->x[0].dims[last - 2], d->x[0].dims[last - 1], desc->output);
     if (patches) {

@@ -105,6 +105,7 @@ typedef struct rg_conv_grouped_args {
     int64_t group_in, padded_channels;
     int64_t block, blocks; /* rows of a block; blocks of an image */
     int64_t scratch_bytes; /* of a thread */
+    int64_t unit_channels; /* depthwise by pairs of rows: of a unit */
 } rg_conv_grouped_args;
 
 /* Partial sums of dw, [slice][tap][pick][channel]. A slice is some rows of windows, counted through
@@ -299,6 +300,41 @@ static inline int64_t rg_conv_permute_halo(int64_t columns)
 
 /* 16 lanes. */
 void rg_bf16_permute_windows(const rg_conv_permute_windows *t, int64_t columns, int64_t picks);
+
+/* ---- depthwise, in bf16: pairs of rows ----
+ *
+ * A word is a channel of two rows, one above the other, a vector of words RG_CONV_GROUPED_BLOCK
+ * channels. Two rows of results take four rows of inputs, two pairs:
+ *
+ *      first row   =  sum over taps q  of  (row 0, row 1) * (w0, w1)  +  (row 2, row 3) * (w2, 0)
+ *      second row  =  sum over taps q  of  (row 0, row 1) * (0, w0)   +  (row 2, row 3) * (w1, w2)
+ *
+ * A pair of rows serves the two rows of results above it and those below it. A sum without a NaN
+ * has met no infinity or NaN where it multiplied by 0. */
+
+enum {
+    RG_CONV_PAIR_WINDOW = 3,          /* taps of a row, and of a column */
+    RG_CONV_PAIR_DEPTHWISE_WORDS = 12 /* of a channel: for each q the four pairs above */
+};
+
+/* Both rows: `count` columns, of which number j takes columns j - shift to j - shift + 2 of inputs.
+ * Of columns low <= j < high all of these are there; others take 0. */
+typedef struct rg_conv_pair_depthwise {
+    const uint16_t *row[4]; /* RG_CONV_GROUPED_BLOCK channels of column 0 */
+    int64_t step[4];        /* from column to column; 0 of a row of zeros */
+    const void *w;          /* [RG_CONV_PAIR_DEPTHWISE_WORDS][lanes] */
+    float *sums;            /* [2][count][lanes] */
+    uint16_t *to[2];        /* or results, where no bias or neuron is to come */
+    int64_t to_step;        /* from column to column of them */
+    int64_t count, inputs, shift, low, high;
+    const char *ahead, *ahead_end; /* memory to fetch meanwhile, which need not exist */
+    int64_t pace;                  /* bytes of it for each column */
+} rg_conv_pair_depthwise;
+
+/* Sums; whether there is no NaN among them. */
+bool rg_bf16_depthwise(const rg_conv_pair_depthwise *t);
+/* Results; whether there is no NaN, nor a subnormal sum: else they are to be made from sums. */
+bool rg_bf16_depthwise_results(const rg_conv_pair_depthwise *t);
 
 /* ---- weights by pairs ---- */
 

@@ -117,8 +117,15 @@ rg_status rg_conv_record_between(rg_call *call, const rg_conv_pass *p, int32_t k
     const int64_t group_in = data ? s->out : s->in, channels = s->groups * (data ? s->in : s->out);
     const int64_t words = pairs ? group_in / 2 : group_in;
     const int64_t units = s->row.window * s->column.window * words * rg_ceil_div(channels, block);
+    return rg_conv_record_weights_before(call, p, kernel, block, units, units, launch);
+}
+
+rg_status rg_conv_record_weights_before(rg_call *call, const rg_conv_pass *p, int32_t kernel,
+                                        int64_t block, int64_t units, int64_t vectors,
+                                        rg_launch *launch)
+{
     rg_tensor *transposed;
-    RG_TRY(rg_conv_temporary(call, p->w->desc.dtype, (double)units * (double)block, &transposed));
+    RG_TRY(rg_conv_temporary(call, p->w->desc.dtype, (double)vectors * (double)block, &transposed));
     rg_status status = record_transpose(call, p, kernel, block, units, transposed);
     launch->tensors[RG_POINTER_OF(rg_conv_args, w)] = transposed;
     if (status == RG_OK)
