@@ -165,7 +165,7 @@ static rg_status add_source(rg_export *e, const rg_value *value, bool first)
     int64_t dims[RG_MAX_RANK];
     int32_t order[RG_MAX_RANK];
     RG_TRY(find_source(e, value->name, &desc, made->form.order));
-    if (entry_of(e, value->name, RG_ONNX_INPUT) != NULL)
+    if (rg_export_entry(e, value->name, RG_ONNX_INPUT) != NULL)
         output = NULL;
     for (int32_t p = 0; p < RG_PROBES; p++) {
         for (int32_t d = 0; d < desc.rank; d++)
