@@ -17,12 +17,6 @@ static const int64_t probes[RG_PROBES] = { 2, 3 };
 
 /* ---- what is needed ---- */
 
-const rg_onnx_entry *rg_export_entry(const rg_export *e, const char *name, rg_onnx_role role)
-{
-    const rg_onnx_network *network = e->source.network;
-    return network != NULL ? rg_onnx_network_entry(network, role, name) : NULL;
-}
-
 static const rg_onnx_write_name *find_name(const rg_export *e, const char *name)
 {
     for (int32_t i = 0; i < e->desc.name_count; i++) {

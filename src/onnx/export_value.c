@@ -190,6 +190,12 @@ rg_status rg_form_reshape(rg_export *e, rg_form *form, const rg_tensor_desc shap
 
 /* ---- parameters ---- */
 
+const rg_onnx_entry *rg_export_entry(const rg_export *e, const char *name, rg_onnx_role role)
+{
+    const rg_onnx_network *network = e->source.network;
+    return network != NULL ? rg_onnx_network_entry(network, role, name) : NULL;
+}
+
 /* From one order of dimensions to another. */
 static void move_elements(const rg_tensor_desc *desc, size_t size, const int32_t from_order[],
                           const char *from, const int32_t to_order[], char *to)
