@@ -59,7 +59,7 @@ class Progress(Case):
         """Where many images are read before training, a line tells how many."""
         for name in "ab":
             os.makedirs(self.path("set", name))
-        write_png(self.path("large.png"), 1500, 1500, os.urandom(1500) * 1500)
+        write_png(self.path("large.png"), 2600, 2600, os.urandom(2600) * 2600)  # seconds in all
         for i in range(300):
             os.link(self.path("large.png"), self.path("set", "ab"[i % 2], "%d.png" % i))
         words = ("train", "--data", self.path("set"), "--size", "8", "--model", "mlp", "--epochs", "1", "--workers", "1",
