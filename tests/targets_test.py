@@ -60,6 +60,51 @@ class Targets(Case):
             self.assertEqual(len(page.split('<path class="dots"')[1].split('"/>')[0].split("h0")), 41)
             os.rename(self.path("out"), self.path("out-" + dtype))
 
+    def test_exact_values(self):
+        """Losses and errors of networks in 16 bits are those of the values themselves, not of rounded ones."""
+        source = random.Random(14)
+        losses = {"mean_squared": lambda e: e * e, "mean_absolute": abs, "huber": lambda e: abs(e) - 0.5 if abs(e) > 1 else e * e / 2}
+        with open(self.path("dense.txt"), "w", encoding="utf-8") as file:
+            file.write("dense 2\n")
+        os.makedirs(self.path("set"))
+        rows, y, files = {}, {}, {}
+        for part, count in (("train", 36), ("test", 20)):
+            rows[part] = [[source.uniform(-1, 1) for _ in range(3)] for _ in range(count)]
+            y[part] = array.array("f", [source.choice((50, 100)) + source.uniform(0.02, 0.03) for _ in range(2 * count)])
+            write_npy(self.path("set", "x_%s.npy" % part), "<f4", (count, 3), floats(sum(rows[part], [])))
+            write_npy(self.path("set", "y_%s.npy" % part), "<f4", (count, 2), y[part].tobytes())
+            files[part] = [self.path("%s%d.npy" % (part, i)) for i in range(count)]
+            for file, row in zip(files[part], rows[part]):
+                write_npy(file, "<f4", (3,), floats(row))
+
+        def errors_of(out, part):
+            told = run("predict", out, *files[part], "--json")[0].strip().split("\n")
+            predicted = sum((json.loads(line)["values"] for line in told), [])
+            self.assertEqual(len(predicted), len(y[part]))
+            return [a - b for a, b in zip(predicted, y[part])]
+
+        def mean(values):
+            values = list(values)
+            return sum(values) / len(values)
+
+        for dtype, loss, parts in (("bf16", "mean_squared", "1"), ("f16", "huber", "1"), ("bf16", "mean_absolute", "4"),
+                                   ("f16", "mean_squared", "2"), ("f32", "mean_squared", "1"), ("f64", "huber", "1")):  # fmt: skip
+            out = self.path("-".join((dtype, loss, parts)))
+            words = ("train", "--data", self.path("set"), "--model", self.path("dense.txt"), "--dtype", dtype, "--loss", loss,
+                     "--micro-batches", parts, "--batch", "16", "--validation", "0", "--rate", "1e-30", "--json")  # fmt: skip
+            lines = [json.loads(line) for line in run(*words, "--epochs", "1", "--out", out)[0].strip().split("\n")]
+            told = json.loads(run("eval", out, "--json")[0])
+            self.assertEqual(told["loss"], lines[-1]["test_loss"], out)
+            self.assertEqual(told["absolute_error"], lines[-1]["test_absolute_error"], out)
+            for part, got in (("train", lines[0]["loss"]), ("test", told["loss"])):  # the rate keeps the parameters as they are
+                wanted = mean(map(losses[loss], errors_of(out, part)))
+                self.assertLess(abs(got - wanted), 2e-7 * wanted, (out, part))
+            wanted = mean(map(abs, errors_of(out, "test")))
+            self.assertLess(abs(told["absolute_error"] - wanted), 2e-8 * wanted, out)
+            page = read(os.path.join(out, "report.html")).decode()
+            for i in range(2):
+                self.assertTrue(">%.2f</td>" % mean(map(abs, errors_of(out, "test")[i::2])) in page, out)
+
     def test_columns(self):
         """Columns of any scale, each with its own mean and deviation: in training, predictions and ONNX models."""
         rows = self.table()

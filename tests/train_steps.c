@@ -57,7 +57,8 @@ static rg_status train(rg_stepper *trainer, rg_dtype dtype, FILE *data, FILE *lo
             rg_element_set(images, dtype, i, pixels[i]);
         fwrite(pixels, sizeof pixels, 1, data);
         fwrite(labels, sizeof labels, 1, data);
-        RG_TRY(rg_stepper_step(trainer, images, labels, BATCH, 0.01, &outcome));
+        const rg_step_data batch = { .images = images, .labels = labels };
+        RG_TRY(rg_stepper_step(trainer, &batch, BATCH, 0.01, &outcome));
         do {
             if (outcome.images > 0)
                 fprintf(losses, "%.17g\n", outcome.loss);

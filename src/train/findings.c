@@ -51,12 +51,12 @@ static void add_point(rg_findings *f, int64_t value, double truth, double predic
 }
 
 /* Returns the mean absolute error. Variances are summed as Welford does, without cancellation. */
-static double add_values(rg_findings *f, const void *targets, int64_t first, const float answers[])
+static double add_values(rg_findings *f, const float targets[], const float answers[])
 {
     double sum = 0;
     for (int64_t k = 0; k < f->info.targets; k++) {
         rg_report_value *v = &f->values[k];
-        const double truth = rg_element_get(targets, f->network->dtype, first + k);
+        const double truth = (double)targets[k];
         const double error = (double)answers[k] - truth, before = truth - f->means[k];
         f->means[k] += before / (double)(f->seen + 1);
         v->variance += before * (truth - f->means[k]);
@@ -69,11 +69,11 @@ static double add_values(rg_findings *f, const void *targets, int64_t first, con
 }
 
 /* Returns how far the probabilities are from the labels, as a negative logarithm. */
-static double add_labels(rg_findings *f, const void *targets, int64_t first, const float answers[])
+static double add_labels(rg_findings *f, const float targets[], const float answers[])
 {
     double sum = 0;
     for (int64_t k = 0; k < f->info.targets; k++) {
-        const bool label = rg_element_get(targets, f->network->dtype, first + k) > 0.5;
+        const bool label = targets[k] > 0.5f;
         const bool predicted = answers[k] > 0.5f;
         f->classes[k].labels += label;
         f->classes[k].predictions += predicted;
@@ -105,19 +105,18 @@ static void look(void *context, const rg_batch *batch, const float answers[])
     rg_findings *f = context;
     const int64_t targets = f->info.targets;
     for (int64_t i = 0; i < batch->count; i++, answers += targets, f->seen++) {
+        const float *exact = rg_dataset_values(f->set, batch->indices[i]);
         const double error = f->info.target == RG_TARGET_MASK
                                  ? add_mask(f, batch->labels + i * targets, answers)
-                             : f->info.target == RG_TARGET_LABELS
-                                 ? add_labels(f, batch->values, i * targets, answers)
-                                 : add_values(f, batch->values, i * targets, answers);
+                             : f->info.target == RG_TARGET_LABELS ? add_labels(f, exact, answers)
+                                                                  : add_values(f, exact, answers);
         add_worst(f, batch->indices[i], error);
     }
 }
 
-static rg_status begin(const rg_trainer *trainer, rg_findings *f)
+static rg_status begin(rg_findings *f)
 {
     const size_t targets = (size_t)f->info.targets, classes = (size_t)f->info.classes;
-    f->network = &trainer->state.network;
     if (f->info.target != RG_TARGET_VALUES) {
         RG_TRY(rg_allocate_array(classes, sizeof *f->classes, &f->classes));
         for (int32_t i = 0; i < f->info.classes; i++)
@@ -309,10 +308,10 @@ static rg_status show_worst(rg_findings *f, rg_trainer *trainer, const rg_datase
 rg_status rg_findings_gather(rg_trainer *trainer, const rg_dataset *set, const char *part,
                              rg_findings *f, rg_trainer_result *result)
 {
-    *f = (rg_findings){ 0 };
+    *f = (rg_findings){ .set = set };
     RG_TRY(rg_trainer_check_set(trainer, set));
     RG_TRY(rg_dataset_get_info(set, &f->info));
-    RG_TRY(begin(trainer, f));
+    RG_TRY(begin(f));
     RG_TRY(rg_trainer_evaluate_with(trainer, set, look, f, result));
     finish(f);
     return show_worst(f, trainer, set, part);

@@ -11,13 +11,13 @@
 enum { RG_FINDINGS_WORST = 8, RG_FINDINGS_TEXT = 200 };
 
 typedef struct rg_findings {
-    const rg_network_desc *network; /* of the trainer */
-    rg_dataset_info info;           /* of the set */
-    rg_confusion_class *classes;    /* (classes) of labels and masks */
-    rg_report_value *values;        /* (targets) of regression */
-    double *means;                  /* (targets) of the true values so far */
-    float (*points)[2];             /* (targets shown, points) */
-    int64_t seen;                   /* images */
+    const rg_dataset *set;
+    rg_dataset_info info;        /* of the set */
+    rg_confusion_class *classes; /* (classes) of labels and masks */
+    rg_report_value *values;     /* (targets) of regression */
+    double *means;               /* (targets) of the true values so far */
+    float (*points)[2];          /* (targets shown, points) */
+    int64_t seen;                /* images */
     int64_t worst_images[RG_FINDINGS_WORST];
     double worst_errors[RG_FINDINGS_WORST]; /* the largest first */
     int64_t worst_count;

@@ -68,8 +68,10 @@ static void take_targets(const rg_loader *loader, int64_t index, int64_t i, rg_l
         memcpy(to->labels + i * count, mask, (size_t)count * sizeof *mask);
     else
         to->labels[i] = values != NULL ? 0 : rg_dataset_label(set, index);
-    for (int64_t k = 0; values != NULL && k < count; k++)
+    for (int64_t k = 0; values != NULL && k < count; k++) {
         rg_element_set(to->values, loader->desc.dtype, i * count + k, (double)values[k]);
+        to->exact[i * count + k] = values[k];
+    }
 }
 
 /* Begins a batch: which images it has. */
@@ -202,6 +204,11 @@ rg_status rg_loader_next(rg_loader *loader, rg_batch *batch)
     return status;
 }
 
+const float *rg_loader_exact(const rg_loader *loader)
+{
+    return loader->ring[loader->released % (uint64_t)loader->desc.buffers].exact;
+}
+
 rg_status rg_loader_seek(rg_loader *loader, int64_t epoch, int64_t position)
 {
     RG_CHECK_NOT_NULL(loader);
@@ -259,13 +266,32 @@ static size_t label_bytes(const rg_loader *loader)
     return (size_t)batch_capacity(loader) * each * sizeof(int32_t);
 }
 
-static size_t value_bytes(const rg_loader *loader)
+static size_t value_bytes(const rg_loader *loader, rg_dtype dtype)
 {
     const rg_dataset_info *info = &loader->set->info;
     const bool dense = info->target == RG_TARGET_LABELS || info->target == RG_TARGET_VALUES;
-    return dense ? (size_t)batch_capacity(loader) * (size_t)info->targets *
-                       rg_dtype_size(loader->desc.dtype)
+    return dense ? (size_t)batch_capacity(loader) * (size_t)info->targets * rg_dtype_size(dtype)
                  : 0;
+}
+
+static rg_status make_values(const rg_loader *loader, rg_loader_slot *f)
+{
+    const rg_dtype dtype = loader->desc.dtype;
+    if (value_bytes(loader, dtype) == 0)
+        return RG_OK;
+    RG_TRY(rg_allocate(memory, value_bytes(loader, dtype), (void **)&f->values));
+    if (dtype == RG_F32) {
+        f->exact = (float *)(void *)f->values;
+        return RG_OK;
+    }
+    return rg_allocate(memory, value_bytes(loader, RG_F32), (void **)&f->exact);
+}
+
+static void release_values(const rg_loader *loader, const rg_loader_slot *f)
+{
+    if (loader->desc.dtype != RG_F32)
+        rg_release(memory, f->exact, value_bytes(loader, RG_F32));
+    rg_release(memory, f->values, value_bytes(loader, loader->desc.dtype));
 }
 
 static rg_status make_ring(rg_loader *loader)
@@ -281,8 +307,7 @@ static rg_status make_ring(rg_loader *loader)
         rg_loader_slot *f = &loader->ring[i];
         RG_TRY(rg_allocate(memory, bytes, (void **)&f->images));
         RG_TRY(rg_allocate(memory, label_bytes(loader), (void **)&f->labels));
-        if (value_bytes(loader) > 0)
-            RG_TRY(rg_allocate(memory, value_bytes(loader), (void **)&f->values));
+        RG_TRY(make_values(loader, f));
         RG_TRY(rg_allocate(memory, capacity * sizeof *f->indices, (void **)&f->indices));
     }
     return RG_OK;
@@ -420,7 +445,7 @@ void rg_loader_destroy(rg_loader *loader)
         const rg_loader_slot *f = &loader->ring[i];
         rg_release(memory, f->images, capacity * loader->image_bytes);
         rg_release(memory, f->labels, label_bytes(loader));
-        rg_release(memory, f->values, value_bytes(loader));
+        release_values(loader, f);
         rg_release(memory, f->indices, capacity * sizeof *f->indices);
     }
     for (int32_t i = 0; i < RG_LOADER_THREADS; i++)

@@ -15,6 +15,7 @@ typedef struct rg_loader_slot {
     char *images;
     int32_t *labels;
     char *values; /* of labels and values; NULL for others */
+    float *exact; /* the same as in the set; `values` where the batch is f32 */
     int64_t *indices;
     int64_t given, done; /* images that threads have taken; that are complete */
     int64_t bad;         /* the first image that could not be decoded; -1: none */
@@ -55,6 +56,11 @@ struct rg_loader {
     bool held, stop;         /* the caller has a batch; all ends */
     _Atomic bool hurry;      /* what is being made is not wanted any more */
 };
+
+/* Labels and values, (count, targets), of the batch that was given out last, as they are in the
+ * set: not rounded to the dtype of the batch, in which `values` of rg_batch is. NULL for other
+ * targets. */
+const float *rg_loader_exact(const rg_loader *loader);
 
 rg_status rg_loader_check_desc(const rg_dataset *set, const rg_loader_desc *desc);
 

@@ -37,8 +37,7 @@ static double output_at(const rg_scored *s, int64_t image, int64_t i)
 
 static double target_at(const rg_scored *s, int64_t image, int64_t i)
 {
-    return rg_element_get(s->targets, s->network->dtype,
-                          image * rg_network_targets(s->network) + i);
+    return (double)((const float *)s->targets)[image * rg_network_targets(s->network) + i];
 }
 
 static int32_t label_at(const rg_scored *s, int64_t image, int64_t i)

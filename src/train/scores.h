@@ -10,7 +10,7 @@
 typedef struct rg_scored {
     const rg_network_desc *network;
     const void *outputs; /* of the network's dtype */
-    const void *targets; /* i32 for classes and masks, else of the network's dtype */
+    const void *targets; /* i32 for classes and masks, else f32, whatever the network's dtype */
     int64_t
         *overlaps; /* of masks: (classes) of both, of labels, of predictions; NULL: not counted */
 } rg_scored;

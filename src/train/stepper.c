@@ -161,15 +161,15 @@ static void fill_rates(const rg_stepper *t, double rate, rg_step_numbers *n)
     }
 }
 
-rg_status rg_stepper_step(rg_stepper *t, const void *images, const void *labels, int64_t count,
-                          double rate, rg_outcome *outcome)
+rg_status rg_stepper_step(rg_stepper *t, const rg_step_data *data, int64_t count, double rate,
+                          rg_outcome *outcome)
 {
     rg_step_slot *s = &t->slots[t->batches % RG_STEP_SLOTS];
     RG_CHECK(count > 0, RG_INVALID_ARGUMENT, "the batch has no images");
     RG_TRY(collect(t, s, outcome));
     const rg_step_share which = share_of(t);
     RG_TRY(rg_slot_fit(t, s, count, t->micro != NULL));
-    RG_TRY(rg_slot_write(t, s, images, labels));
+    RG_TRY(rg_slot_write(t, s, data));
     s->numbers = (rg_step_numbers){ .step = t->steps + 1, .batch = t->batches };
     fill_rates(t, rate, &s->numbers);
     const rg_status status =
@@ -198,13 +198,13 @@ rg_status rg_stepper_finish(rg_stepper *t, rg_outcome *outcome)
     return RG_OK;
 }
 
-rg_status rg_stepper_evaluate(rg_stepper *t, const void *images, const void *labels, int64_t count,
+rg_status rg_stepper_evaluate(rg_stepper *t, const rg_step_data *data, int64_t count,
                               float *answers, rg_outcome *outcome)
 {
     rg_step_slot *s = &t->evaluation;
     RG_CHECK(count > 0, RG_INVALID_ARGUMENT, "the batch has no images");
     RG_TRY(rg_slot_fit(t, s, count, false));
-    RG_TRY(rg_slot_write(t, s, images, labels));
+    RG_TRY(rg_slot_write(t, s, data));
     const rg_status status = start(t, t->use, s);
     if (status != RG_OK) {
         drop_commands(s);

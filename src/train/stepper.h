@@ -42,11 +42,19 @@ rg_status rg_stepper_create(rg_device *device, const rg_model *model,
                             const rg_stepper_options *options, rg_stepper **stepper);
 void rg_stepper_destroy(rg_stepper *stepper);
 
-/* Trains with a batch of `count` images: `images` of the network's dtype, and labels, i32 or of
- * that dtype, of this rank's micro-batches; they may change when this returns. The outcome is that
- * of an earlier batch, as devices work asynchronously; its images are 0 while there is none. */
-rg_status rg_stepper_step(rg_stepper *stepper, const void *images, const void *labels,
-                          int64_t count, double rate, rg_outcome *outcome);
+/* What a batch holds; all may change when the call it is given to returns. */
+typedef struct rg_step_data {
+    const void *images; /* of the network's dtype */
+    const void *labels; /* i32 for classes and masks, else of the network's dtype */
+    const float *exact; /* labels and values that are not rounded, for losses and scores that are
+                           told; not read for classes and masks */
+} rg_step_data;
+
+/* Trains with a batch of `count` images, of which `data` holds those of this rank's micro-batches.
+ * The outcome is that of an earlier batch, as devices work asynchronously; its images are 0 while
+ * there is none. */
+rg_status rg_stepper_step(rg_stepper *stepper, const rg_step_data *data, int64_t count, double rate,
+                          rg_outcome *outcome);
 /* With fast sums on a GPU: joins the GPUs of all ranks by NCCL. Collective. */
 rg_status rg_stepper_join(rg_stepper *stepper);
 /* In a group: asks all ranks to stop, with the next batch; whether one has asked with the last. */
@@ -57,8 +65,8 @@ rg_status rg_stepper_finish(rg_stepper *stepper, rg_outcome *outcome);
 
 /* Runs the network in inference mode: without dropout, with running statistics. `answers`, unless
  * NULL, receives for each image what rg_scored_answers() says. */
-rg_status rg_stepper_evaluate(rg_stepper *stepper, const void *images, const void *labels,
-                              int64_t count, float *answers, rg_outcome *outcome);
+rg_status rg_stepper_evaluate(rg_stepper *stepper, const rg_step_data *data, int64_t count,
+                              float *answers, rg_outcome *outcome);
 
 /* Images in a batch that is not trained with: a power of two, 256 at most, so that the largest
  * result of a layer stays below 64 MB. It follows from the network alone: losses are summed batch

@@ -37,7 +37,7 @@ typedef struct rg_step_slot {
     int64_t count; /* of images */
     int64_t whole; /* with those of other ranks */
     rg_step_numbers numbers;
-    char *answers;        /* the labels */
+    char *answers;        /* the true ones: i32 or f32, as in rg_scored */
     char *results;        /* a loss for each part, then the logits; reached without waiting */
     rg_outcome *outcomes; /* of the micro-batches of all ranks, where there are several */
     bool gathered;        /* whether they are known */
@@ -125,8 +125,7 @@ const rg_step_slot *rg_stepper_last_slot(const rg_stepper *stepper);
 /* Makes memory for a batch of `whole` images, cut into the micro-batches of this rank or not;
  * writes its images and labels; records the copies of the results of a part; releases it. */
 rg_status rg_slot_fit(rg_stepper *stepper, rg_step_slot *slot, int64_t whole, bool is_cut);
-rg_status rg_slot_write(rg_stepper *stepper, rg_step_slot *slot, const void *images,
-                        const void *labels);
+rg_status rg_slot_write(rg_stepper *stepper, rg_step_slot *slot, const rg_step_data *data);
 rg_status rg_slot_read(rg_stepper *stepper, rg_step_slot *slot, rg_plan *plan, int32_t index);
 void rg_slot_release(rg_stepper *stepper, rg_step_slot *slot);
 

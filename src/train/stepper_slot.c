@@ -23,6 +23,12 @@ static size_t label_bytes(const rg_stepper *t, int64_t images)
            rg_dtype_size(t->used.label_desc.dtype);
 }
 
+/* Of what outcomes are computed from: i32 or f32 (see rg_scored). */
+static size_t answer_bytes(const rg_stepper *t, int64_t images)
+{
+    return (size_t)(images * rg_network_targets(&t->options.network)) * sizeof(float);
+}
+
 static size_t output_bytes(const rg_stepper *t, int64_t images)
 {
     const rg_network_desc *n = &t->options.network;
@@ -49,7 +55,7 @@ void rg_slot_release(rg_stepper *t, rg_step_slot *s)
     }
     rg_release(allocator, s->parts, (size_t)s->parts_count * sizeof *s->parts);
     rg_release(allocator, s->outcomes, (size_t)t->options.micro_batches * sizeof *s->outcomes);
-    rg_release(allocator, s->answers, label_bytes(t, s->count));
+    rg_release(allocator, s->answers, answer_bytes(t, s->count));
     rg_host_release(t->device, s->results, results_bytes(t, s));
     *s = (rg_step_slot){ 0 };
 }
@@ -95,7 +101,7 @@ rg_status rg_slot_fit(rg_stepper *t, rg_step_slot *s, int64_t whole, bool is_cut
         s->count += part->count;
         RG_TRY(make_part(t, part));
     }
-    RG_TRY(rg_allocate(allocator, label_bytes(t, s->count), &memory));
+    RG_TRY(rg_allocate(allocator, answer_bytes(t, s->count), &memory));
     s->answers = memory;
     RG_TRY(rg_host_allocate(t->device, results_bytes(t, s), &memory));
     s->results = memory;
@@ -103,20 +109,22 @@ rg_status rg_slot_fit(rg_stepper *t, rg_step_slot *s, int64_t whole, bool is_cut
     return RG_OK;
 }
 
-rg_status rg_slot_write(rg_stepper *t, rg_step_slot *s, const void *images, const void *labels)
+rg_status rg_slot_write(rg_stepper *t, rg_step_slot *s, const rg_step_data *data)
 {
+    const char *images = data->images, *labels = data->labels;
+    const bool classes = t->used.label_desc.dtype == RG_I32;
     for (int32_t i = 0; i < s->parts_count; i++) {
         const rg_step_part *part = &s->parts[i];
         const size_t first = (size_t)part->first, count = (size_t)part->count;
         if (count == 0)
             continue;
-        RG_TRY(rg_tensor_write(part->images, (const char *)images + first * image_bytes(t),
+        RG_TRY(rg_tensor_write(part->images, images + first * image_bytes(t),
                                count * image_bytes(t), RG_LAYOUT_SAME));
-        RG_TRY(rg_tensor_write(part->labels, (const char *)labels + label_bytes(t, part->first),
+        RG_TRY(rg_tensor_write(part->labels, labels + label_bytes(t, part->first),
                                label_bytes(t, part->count), RG_LAYOUT_SAME));
     }
     if (s->count > 0)
-        memcpy(s->answers, labels, label_bytes(t, s->count));
+        memcpy(s->answers, classes ? data->labels : data->exact, answer_bytes(t, s->count));
     s->gathered = false;
     return RG_OK;
 }

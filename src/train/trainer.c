@@ -448,9 +448,8 @@ static rg_status train_epoch(watcher *w)
         if (status != RG_OK)
             return stop_at_bad_batch(w, status);
         rg_stepper_ask_stop(t->stepper, w->is_asked);
-        RG_TRY(rg_stepper_step(t->stepper, batch.images,
-                               batch.values != NULL ? batch.values : batch.labels, whole, t->rate,
-                               &outcome));
+        const rg_step_data data = rg_trainer_step_data(t->loader, &batch);
+        RG_TRY(rg_stepper_step(t->stepper, &data, whole, t->rate, &outcome));
         s->position = batch.position + whole;
         w->batch = outcome;
         RG_TRY(count_outcome(w, &outcome));

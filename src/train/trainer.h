@@ -71,6 +71,9 @@ rg_status rg_trainer_read_weights(rg_trainer *trainer, const char *path, bool al
 
 /* ---- trainer_use.c ---- */
 
+/* The batch that a loader has given out last, for the stepper. */
+rg_step_data rg_trainer_step_data(const rg_loader *loader, const rg_batch *batch);
+
 /* Evaluates a set, and calls `look` for each batch with what rg_scored_answers() says of its
  * images.
  */

@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Evaluation and prediction: how good a network is on a data set, and what it says of images. */
 #include "train/dataset.h"
+#include "train/loader.h"
 #include "train/scores.h"
 #include "train/trainer.h"
 
@@ -115,6 +116,13 @@ static rg_status open_loader(const rg_trainer *trainer, const rg_dataset *set, i
     return rg_loader_create(set, &desc, loader);
 }
 
+rg_step_data rg_trainer_step_data(const rg_loader *loader, const rg_batch *batch)
+{
+    return (rg_step_data){ .images = batch->images,
+                           .labels = batch->values != NULL ? batch->values : batch->labels,
+                           .exact = rg_loader_exact(loader) };
+}
+
 /* What the caller of rg_trainer_predict_set() wants. */
 typedef struct predicted {
     int32_t classes;
@@ -165,9 +173,8 @@ static rg_status evaluate_batches(rg_trainer *trainer, rg_loader *loader, float 
     do {
         rg_outcome outcome;
         RG_TRY(rg_loader_next(loader, &batch));
-        RG_TRY(rg_stepper_evaluate(trainer->stepper, batch.images,
-                                   batch.values != NULL ? batch.values : batch.labels, batch.count,
-                                   answers, &outcome));
+        const rg_step_data data = rg_trainer_step_data(loader, &batch);
+        RG_TRY(rg_stepper_evaluate(trainer->stepper, &data, batch.count, answers, &outcome));
         add_outcome(&sum, &weight, &outcome);
         if (look != NULL)
             look(context, &batch, answers);
@@ -230,10 +237,10 @@ static rg_status evaluate_part(rg_trainer *trainer, const rg_dataset *set, int64
     rg_status status = RG_OK;
     for (int64_t i = 0; i < rounds && status == RG_OK; i++) {
         status = rg_loader_next(loader, &batch);
-        if (status == RG_OK && batch.count > 0)
-            status = rg_stepper_evaluate(trainer->stepper, batch.images,
-                                         batch.values != NULL ? batch.values : batch.labels,
-                                         batch.count, NULL, &own[i]);
+        if (status != RG_OK || batch.count == 0)
+            continue;
+        const rg_step_data data = rg_trainer_step_data(loader, &batch);
+        status = rg_stepper_evaluate(trainer->stepper, &data, batch.count, NULL, &own[i]);
     }
     rg_loader_destroy(loader);
     return status;
@@ -334,8 +341,9 @@ static rg_status predict(rg_trainer *trainer, const void *pixels, rg_dtype dtype
         rg_element_set(images, s->network.dtype, i,
                        (rg_element_get(pixels, dtype, i) / unit - mean[k]) / deviation[k]);
     }
+    const rg_step_data data = { .images = images, .labels = labels, .exact = labels };
     const rg_status status =
-        rg_stepper_evaluate(trainer->stepper, images, labels, count, probabilities, &outcome);
+        rg_stepper_evaluate(trainer->stepper, &data, count, probabilities, &outcome);
     rg_release(allocator, labels, label_bytes);
     return status;
 }

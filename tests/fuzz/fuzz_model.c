@@ -37,14 +37,14 @@ static void train(const rg_model *model, const rg_network_desc *network, uint8_t
                          rg_dtype_size(network->dtype);
     void *images = calloc(1, bytes);
     const int32_t labels[BATCH] = { 0, network->classes - 1, 0 };
+    const rg_step_data data = { .images = images, .labels = labels };
     rg_stepper *trainer = NULL;
     rg_outcome outcome;
     FUZZ_CHECK(images != NULL);
     if (FUZZ_TRY(rg_stepper_create(fuzz_reader_device(), model, &options, &trainer))) {
-        if (!options.use_only &&
-            FUZZ_TRY(rg_stepper_step(trainer, images, labels, BATCH, 0.01, &outcome)))
+        if (!options.use_only && FUZZ_TRY(rg_stepper_step(trainer, &data, BATCH, 0.01, &outcome)))
             (void)FUZZ_TRY(rg_stepper_finish(trainer, &outcome));
-        (void)FUZZ_TRY(rg_stepper_evaluate(trainer, images, labels, 2, NULL, &outcome));
+        (void)FUZZ_TRY(rg_stepper_evaluate(trainer, &data, 2, NULL, &outcome));
     }
     rg_stepper_destroy(trainer);
     free(images);
