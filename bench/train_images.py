@@ -194,7 +194,7 @@ def measure(options, folder):
         PARTS[part](options, folder, whole)
 
 
-def usual_workers():
+def default_workers():
     cores = len(os.sched_getaffinity(0))
     return ",".join(str(n) for n in (1, 2, 4, 8, 16) if n <= cores)
 
@@ -207,7 +207,7 @@ def main():
     parser.add_argument("--copies", type=int, default=1, help="names of each file (default 1)")
     parser.add_argument("--images", type=int, default=600, help="that ResNet-18 is trained on (default 600)")
     parser.add_argument("--threads", type=int, default=0, help="of kernels (default: all)")
-    parser.add_argument("--workers", default=usual_workers(),
+    parser.add_argument("--workers", default=default_workers(),
                         help="numbers of threads that decode (default: powers of two up to the cores, at most 16)")  # fmt: skip
     parser.add_argument("--only", action="append", choices=PARTS, help="a part of the table; may be repeated")
     parser.add_argument("--keep", help="a folder for the set, which stays")

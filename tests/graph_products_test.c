@@ -70,10 +70,10 @@ static void test_nodes(rig *r)
 {
     rg_graph *graph = graph_new();
     const rg_matmul_desc product = rg_matmul_desc_default();
-    const rg_transpose_desc turned = rg_transpose_desc_default();
+    const rg_transpose_desc transposed = rg_transpose_desc_default();
     rg_value *a = f64_parameter(graph, "a", 2, DIMS(2, 3));
     rg_value *b = f64_parameter(graph, "b", 2, DIMS(2, 3));
-    rg_value *bt = rg_node_output(rg_graph_transpose(graph, &turned, (rg_value *[]){ b }), 0);
+    rg_value *bt = rg_node_output(rg_graph_transpose(graph, &transposed, (rg_value *[]){ b }), 0);
     rg_value *y = rg_node_output(rg_graph_matmul(graph, &product, (rg_value *[]){ a, bt }), 0);
     rg_value *total = f64_total(graph, y);
     EXPECT_OK(rg_graph_gradients(graph, &total, NULL, 1, NULL, NULL));
@@ -98,7 +98,7 @@ static void test_nodes(rig *r)
     for (int i = 0; i < 6; i++)
         EXPECT(got[i] == columns[i % 3]);
     EXPECT(rg_graph_matmul(graph, &product, (rg_value *[]){ NULL, bt }) == NULL);
-    EXPECT(rg_graph_transpose(graph, &turned, (rg_value *[]){ NULL }) == NULL);
+    EXPECT(rg_graph_transpose(graph, &transposed, (rg_value *[]){ NULL }) == NULL);
     rg_plan_destroy(plan);
     rg_graph_destroy(graph);
 }

@@ -84,10 +84,10 @@ rg_extent rg_exif_upright_size(rg_extent size, int orientation)
     return orientation >= 5 ? (rg_extent){ size.width, size.height } : size;
 }
 
-rg_turn rg_exif_turn(int orientation)
+rg_exif_axes rg_exif_axes_of(int orientation)
 {
-    return (rg_turn){
-        .is_turned = orientation >= 5,
+    return (rg_exif_axes){
+        .is_transposed = orientation >= 5,
         .from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8,
         .from_below = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7
     };
@@ -97,12 +97,12 @@ RG_INLINE void orient(const unsigned char *from, rg_extent size, int orientation
                       const size_t channels)
 {
     const rg_extent upright = rg_exif_upright_size(size, orientation);
-    const rg_turn turn = rg_exif_turn(orientation);
+    const rg_exif_axes axes = rg_exif_axes_of(orientation);
     for (int64_t r = 0; r < upright.height; r++) {
         for (int64_t c = 0; c < upright.width; c++, to += channels) {
-            const int64_t row = turn.is_turned ? c : r, column = turn.is_turned ? r : c;
-            const int64_t y = turn.from_below ? size.height - 1 - row : row;
-            const int64_t x = turn.from_right ? size.width - 1 - column : column;
+            const int64_t row = axes.is_transposed ? c : r, column = axes.is_transposed ? r : c;
+            const int64_t y = axes.from_below ? size.height - 1 - row : row;
+            const int64_t x = axes.from_right ? size.width - 1 - column : column;
             memcpy(to, from + (size_t)(y * size.width + x) * channels, channels);
         }
     }

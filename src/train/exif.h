@@ -14,11 +14,11 @@ int rg_exif_orientation(const void *bytes, size_t size);
 rg_extent rg_exif_upright_size(rg_extent size, int orientation);
 
 /* What an orientation does. */
-typedef struct rg_turn {
-    bool is_turned;              /* rows of the file are columns */
+typedef struct rg_exif_axes {
+    bool is_transposed;          /* rows of the file are columns */
     bool from_right, from_below; /* the last element of a row is the first; the last row is */
-} rg_turn;
-rg_turn rg_exif_turn(int orientation);
+} rg_exif_axes;
+rg_exif_axes rg_exif_axes_of(int orientation);
 
 /* Writes the pixels (h, w, c) of the file upright. */
 void rg_exif_orient(const unsigned char *from, rg_extent size, int64_t channels, int orientation,

@@ -172,12 +172,12 @@ rg_extent rg_resize_covering(rg_extent of, rg_extent size)
     return whole;
 }
 
-/* Memory for the last rows of the source, which are filtered already, or turned into columns
+/* Memory for the last rows of the source, which are filtered already, or transposed into columns
  * first. */
 static rg_status make_rows(rg_resizer *r, rg_extent of)
 {
     const size_t column = (size_t)(r->size.height * r->channels);
-    r->row_bytes = (size_t)((r->is_turned ? of.width : r->size.width) * r->channels);
+    r->row_bytes = (size_t)((r->is_transposed ? of.width : r->size.width) * r->channels);
     r->held = r->across.most < of.height ? r->across.most : of.height;
     const size_t sums = r->row_bytes * sizeof(int32_t), ring = (size_t)r->held * r->row_bytes;
     RG_TRY(rg_buffer_fit(&r->rows, sums + ring + r->row_bytes + column));
@@ -192,18 +192,19 @@ uint64_t rg_resize_bytes(const rg_resize_source *source, rg_extent size)
 {
     const rg_extent of = rg_exif_upright_size(source->of, source->orientation);
     const rg_extent whole = rg_resize_covering(of, size);
-    const bool is_turned = rg_exif_turn(source->orientation).is_turned;
+    const bool is_transposed = rg_exif_axes_of(source->orientation).is_transposed;
     const direction across = { .from = source->of.height,
-                               .whole = is_turned ? whole.width : whole.height };
+                               .whole = is_transposed ? whole.width : whole.height };
     const int64_t most = filter_width(&across);
     const int64_t held = most < source->of.height ? most : source->of.height;
-    return (uint64_t)((held + 5) * (is_turned ? source->of.width : size.width) * source->channels);
+    return (uint64_t)((held + 5) * (is_transposed ? source->of.width : size.width) *
+                      source->channels);
 }
 
 rg_status rg_resize_begin(rg_resizer *r, const rg_resize_source *source, unsigned char *to,
                           rg_extent size)
 {
-    const rg_turn turn = rg_exif_turn(source->orientation);
+    const rg_exif_axes axes = rg_exif_axes_of(source->orientation);
     const rg_extent of = rg_exif_upright_size(source->of, source->orientation);
     const rg_extent whole = rg_resize_covering(of, size);
     const direction columns = { of.width, whole.width, (whole.width - size.width) / 2, size.width };
@@ -213,17 +214,17 @@ rg_status rg_resize_begin(rg_resizer *r, const rg_resize_source *source, unsigne
     int32_t *block = r->weights.data;
     rg_filter x = make_filter(&columns, block);
     rg_filter y = make_filter(&rows, block + filter_bytes(&columns) / sizeof *block);
-    r->along = turn.is_turned ? y : x;
-    r->across = turn.is_turned ? x : y;
-    if (turn.from_right)
+    r->along = axes.is_transposed ? y : x;
+    r->across = axes.is_transposed ? x : y;
+    if (axes.from_right)
         mirror(&r->along, source->of.width);
-    if (turn.from_below)
+    if (axes.from_below)
         mirror(&r->across, source->of.height);
     r->channels = source->channels;
     r->size = size;
     r->to = to;
-    r->is_turned = turn.is_turned;
-    r->is_reversed = turn.from_below;
+    r->is_transposed = axes.is_transposed;
+    r->is_reversed = axes.from_below;
     r->done = 0;
     return make_rows(r, source->of);
 }
@@ -232,7 +233,7 @@ rg_status rg_resize_begin(rg_resizer *r, const rg_resize_source *source, unsigne
 static void make_result(const rg_resizer *r, int64_t i)
 {
     const int64_t channels = r->channels, width = r->size.width;
-    if (!r->is_turned) {
+    if (!r->is_transposed) {
         filter_rows(r, i, r->to + (size_t)(i * width * channels));
         return;
     }
@@ -255,7 +256,7 @@ void rg_resize_row(rg_resizer *r, int64_t i, const unsigned char *row)
     if (r->done == f->count || i < f->first[next_result(r)])
         return; /* of a part that is cut off */
     unsigned char *to = r->ring + (size_t)(i % r->held) * r->row_bytes;
-    if (r->is_turned)
+    if (r->is_transposed)
         memcpy(to, row, r->row_bytes);
     else
         filter_any_row(&r->along, row, to, r->channels);

@@ -33,12 +33,12 @@ typedef struct rg_resizer {
     int64_t channels;
     rg_extent size;
     unsigned char *to;
-    bool is_turned;   /* rows of the source are columns of the result */
-    bool is_reversed; /* the last of them is the first */
-    int64_t done;     /* rows of the result, or columns, that are complete */
-    int64_t held;     /* rows in the ring */
-    size_t row_bytes; /* of one of them */
-    int32_t *sums;    /* (row_bytes) */
+    bool is_transposed; /* rows of the source are columns of the result */
+    bool is_reversed;   /* the last of them is the first */
+    int64_t done;       /* rows of the result, or columns, that are complete */
+    int64_t held;       /* rows in the ring */
+    size_t row_bytes;   /* of one of them */
+    int32_t *sums;      /* (row_bytes) */
     unsigned char *ring, *line, *column;
 } rg_resizer;
 void rg_resizer_release(rg_resizer *resizer);
