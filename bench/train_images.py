@@ -11,7 +11,8 @@ about as many bytes a pixel, then prints a table of these parts, of which --only
 
 - rate: ResNet-18 at 224 on a part of them, --images, in memory and read while training;
 - memory: the peak of a small network on all of them, read while training, beside that on a few in memory;
-- workers: images per second that --workers threads decode, and a thread of them, with a network that takes little time;
+- workers: images per second that --workers threads decode, and a thread of them, with a network that takes little time,
+  beside as many programs at once that decode by one thread each, which is what the machine allows;
 - serial: the time of an image of 8 x 8 pixels beside that of a photograph, by one thread. What threads do one after the
   other, such as taking the next image, is part of the former, so that this bounds what more threads can gain.
 
@@ -111,21 +112,35 @@ def link_part(folder, part, count):
             os.link(os.path.join(folder, name, image), os.path.join(part, name, image))
 
 
-def train(options, folder, model, memory, *words, size=224):
+def start(options, folder, model, memory, out, *words, size=224):
+    words = [options.program, "train", "--data", folder, "--model", model, "--size", str(size), "--epochs", "1", "--validation", "0",
+             "--batch", "32", "--memory", str(memory), "--json", "--out", os.path.join(out, "run"), *words]  # fmt: skip
+    if options.threads and "--threads" not in words:
+        words += ["--threads", str(options.threads)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(child):
     """Images per second and the peak of memory, in MB."""
-    with tempfile.TemporaryDirectory() as out:
-        words = [options.program, "train", "--data", folder, "--model", model, "--size", str(size), "--epochs", "1", "--validation", "0",
-                 "--batch", "32", "--memory", str(memory), "--json", "--out", os.path.join(out, "run"), *words]  # fmt: skip
-        if options.threads:
-            words += ["--threads", str(options.threads)]
-        child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        output = child.stdout.read()
-        errors = child.stderr.read()
-        _, status, used = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
+    output = child.stdout.read()
+    errors = child.stderr.read()
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
     if status != 0:
-        sys.exit("%s\n%s" % (" ".join(words), errors))
+        sys.exit("%s\n%s" % (" ".join(child.args), errors))
     return json.loads(output.split("\n")[0])["images_per_second"], used.ru_maxrss / 1024
+
+
+def train(options, folder, model, memory, *words, size=224):
+    with tempfile.TemporaryDirectory() as out:
+        return finish(start(options, folder, model, memory, out, *words, size=size))
+
+
+def train_at_once(options, folder, model, programs):
+    """Images per second of several programs together, each of which decodes by one thread."""
+    with tempfile.TemporaryDirectory() as out:
+        children = [start(options, folder, model, 0, os.path.join(out, str(i)), "--workers", "1", "--threads", "1") for i in range(programs)]
+        return sum(finish(child)[0] for child in children)
 
 
 def write_model(folder, name, lines):
@@ -155,11 +170,12 @@ def measure_memory(options, folder, whole):
 
 def measure_workers(options, folder, whole):
     model, one = write_model(folder, "small", SMALL), None
-    for workers in options.workers.split(","):
-        rate, _ = train(options, whole, model, 0, "--workers", workers)
-        one = one or rate / int(workers)
-        print("| decoding by %s threads | %.0f images/s, %.1f a thread, %.2f of the first row's |"
-              % (workers, rate, rate / int(workers), rate / int(workers) / one), flush=True)  # fmt: skip
+    for workers in map(int, options.workers.split(",")):
+        rate, _ = train(options, whole, model, 0, "--workers", str(workers))
+        apart = train_at_once(options, whole, model, workers)
+        one = one or rate / workers
+        print("| decoding by %d threads | %.0f images/s, %.1f a thread, %.2f of the first row's; by as many programs %.0f, %.2f |"
+              % (workers, rate, rate / workers, rate / workers / one, apart, apart / workers / one), flush=True)  # fmt: skip
 
 
 def measure_serial(options, folder, whole):
