@@ -82,6 +82,56 @@ static void test_rows(rg_pair_function *function)
     }
 }
 
+/* ---- results that the unit rounds itself ---- */
+
+#if RG_HAVE_BF16
+
+/* The same bits as of sums that are stored first, and nothing beside them. */
+static void expect_results(const float *bias, bool relu, int64_t rows, int64_t columns)
+{
+    enum { STEP = PANEL + 3 };
+    static uint16_t to[2][ROWS][STEP];
+    const rg_k_run run = { 0, 0, 6 };
+    rg_pair_tile tile = {
+        .a = a[0], .b = b[0][0], .runs = &run, .run_count = 1, .a_step = DEPTH, .c_step = WIDTH
+    };
+    rg_bf16_results results = {
+        .bias = bias, .to = to[0][0], .to_step = STEP, .columns = columns, .relu = relu
+    };
+    memset(to, 0x5a, sizeof to);
+    tile.results = &results;
+    rg_bf16_rows(&tile, rows, columns);
+    tile.results = NULL;
+    tile.c = c[0];
+    rg_bf16_rows(&tile, rows, columns);
+    results.to = to[1][0];
+    results.rows = rows;
+    results.sums = c[0];
+    results.sums_step = WIDTH;
+    EXPECT(rg_bf16_end(&results));
+    EXPECT(memcmp(to[0], to[1], sizeof to[0]) == 0);
+}
+
+/* Sums are multiples of 2^-124, or 0 where a product is subnormal. With a bias some results are
+ * subnormal, which stay. */
+static void test_results(void)
+{
+    uint64_t seed = 9;
+    float bias[PANEL];
+    for (int64_t i = 0; i < (ROWS + 1) * DEPTH; i++)
+        a[i / DEPTH][i % DEPTH] = bits_of(ldexpf((float)draw_from(&seed, -4, 4), -62));
+    for (size_t i = 0; i < sizeof b / sizeof(uint16_t); i++)
+        (&b[0][0][0])[i] = bits_of(ldexpf((float)draw_from(&seed, -4, 4), i % 5 == 0 ? -70 : -62));
+    for (int i = 0; i < PANEL; i++)
+        bias[i] = ldexpf((float)draw_from(&seed, -99, 99), i % 2 == 0 ? -128 : -124);
+    for (int64_t rows = 1; rows < 45; rows++)
+        for (int64_t columns = 1; columns <= PANEL; columns++)
+            for (int kind = 0; kind < 4; kind++)
+                expect_results(kind % 2 != 0 ? bias : NULL, kind > 1, rows, columns);
+}
+
+#endif
+
 /* ---- a dense layer, whose products go there ---- */
 
 enum { BATCH = 70, IN = 1055, OUT = 97 };
@@ -298,8 +348,10 @@ int main(void)
 {
     test_rows(rg_amx_rows);
 #if RG_HAVE_BF16
-    if (__builtin_cpu_supports("avx512bf16"))
+    if (__builtin_cpu_supports("avx512bf16")) {
         test_rows(rg_bf16_rows);
+        test_results();
+    }
 #endif
     test_dense();
     test_conv();

@@ -11,11 +11,11 @@ enum { TALL = 14, WIDE = 2, LANES = 16, LINE_PAIRS = 16 };
 
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE void store_sums(const rg_pair_tile *t, float *c, __m512 sum[TALL][WIDE], const int M,
-                       const int N)
+INLINE void store_sums(const rg_pair_tile *t, float *c, int64_t step, __m512 sum[TALL][WIDE],
+                       const int M, const int N)
 {
 #pragma GCC unroll 14
-    for (int m = 0; m < M; m++, c += t->c_step) {
+    for (int m = 0; m < M; m++, c += step) {
 #pragma GCC unroll 2
         for (int v = 0; v < N; v++) {
             float *const to = c + v * LANES;
@@ -26,12 +26,85 @@ INLINE void store_sums(const rg_pair_tile *t, float *c, __m512 sum[TALL][WIDE], 
     }
 }
 
-/* M rows of N vectors: M broadcast pairs of a times N vectors of pairs of b. Rows begin with those
- * of `first` and `to`, not with t->a and t->c: a copy of the tile would be read by vectors that are
- * wider than what was written to it, which waits for all stores before. */
-INLINE void tile(const rg_pair_tile *t, const uint16_t *first, float *to, const int M, const int N,
-                 const bool fetches)
+/* Columns of vector v that there are. */
+INLINE __mmask16 lanes_of(const rg_bf16_results *r, int v)
 {
+    const int64_t left = r->columns - v * LANES;
+    return left >= LANES ? 0xffff : (__mmask16)((1u << left) - 1);
+}
+
+/* Adds the bias. Returns whether a result is subnormal, which the conversion takes for 0, as the
+ * multiplication does: without a bias there is none. */
+INLINE bool add_bias(const rg_bf16_results *r, __m512 sum[TALL][WIDE], const int M, const int N)
+{
+    enum { SUBNORMAL = 0x20 };
+    __mmask16 found = 0;
+#pragma GCC unroll 2
+    for (int v = 0; v < N; v++) {
+        const __m512 bias = _mm512_maskz_loadu_ps(lanes_of(r, v), r->bias + v * LANES);
+#pragma GCC unroll 14
+        for (int m = 0; m < M; m++) {
+            sum[m][v] = _mm512_add_ps(sum[m][v], bias);
+            found |= _mm512_fpclass_ps_mask(sum[m][v], SUBNORMAL);
+        }
+    }
+    return found != 0;
+}
+
+/* ReLU keeps NaN. */
+INLINE void store_results(const rg_bf16_results *r, uint16_t *to, __m512 sum[TALL][WIDE],
+                          const int M, const int N)
+{
+    const bool whole = r->columns == N * LANES;
+    const bool stream =
+        whole && r->stream && (uintptr_t)to % 64 == 0 && r->to_step % (2 * LANES) == 0;
+    const __mmask32 mask = N == 2 ? (__mmask32)lanes_of(r, 1) << LANES | 0xffff : lanes_of(r, 0);
+#pragma GCC unroll 14
+    for (int m = 0; m < M; m++, to += r->to_step) {
+        if (r->relu)
+#pragma GCC unroll 2
+            for (int v = 0; v < N; v++)
+                sum[m][v] = _mm512_max_ps(_mm512_setzero_ps(), sum[m][v]);
+        const __m512i bits = N == 2
+                                 ? (__m512i)_mm512_cvtne2ps_pbh(sum[m][1], sum[m][0])
+                                 : _mm512_castsi256_si512((__m256i)_mm512_cvtneps_pbh(sum[m][0]));
+        if (N == 2 && stream)
+            _mm512_stream_si512((void *)to, bits);
+        else if (N == 2 && whole)
+            _mm512_storeu_si512(to, bits);
+        else if (whole)
+            _mm256_storeu_si256((void *)to, _mm512_castsi512_si256(bits));
+        else
+            _mm512_mask_storeu_epi16(to, mask, bits);
+    }
+}
+
+/* Rows of results from `row` on. */
+INLINE void end_tile(const rg_bf16_results *r, int64_t row, __m512 sum[TALL][WIDE], const int M,
+                     const int N)
+{
+    uint16_t *const to = r->to + row * r->to_step;
+    if (r->bias == NULL || !add_bias(r, sum, M, N)) {
+        store_results(r, to, sum, M, N);
+        return;
+    }
+    float kept[TALL * WIDE * LANES];
+    rg_bf16_results rest = *r;
+    store_sums(&(rg_pair_tile){ 0 }, kept, N * LANES, sum, M, N);
+    rest.sums = kept;
+    rest.sums_step = N * LANES;
+    rest.bias = NULL;
+    rest.to = to;
+    rest.rows = M;
+    rg_bf16_end(&rest);
+}
+
+/* M rows of N vectors: M broadcast pairs of a times N vectors of pairs of b. Rows begin with `row`,
+ * not with t->a and t->c: a copy of the tile would be read by vectors that are wider than what was
+ * written to it, which waits for all stores before. */
+INLINE void tile(const rg_pair_tile *t, int64_t row, const int M, const int N, const bool fetches)
+{
+    const uint16_t *const first = t->a + row * t->a_step;
     const int64_t step = t->a_step * (int64_t)sizeof *t->a;
     __m512 sum[TALL][WIDE];
 #pragma GCC unroll 14
@@ -70,15 +143,18 @@ INLINE void tile(const rg_pair_tile *t, const uint16_t *first, float *to, const 
             }
         }
     }
-    store_sums(t, to, sum, M, N);
+    if (t->results != NULL)
+        end_tile(t->results, row, sum, M, N);
+    else
+        store_sums(t, t->c + row * t->c_step, t->c_step, sum, M, N);
 }
 
-typedef void tile_function(const rg_pair_tile *t, const uint16_t *first, float *to);
+typedef void tile_function(const rg_pair_tile *t, int64_t row);
 
-#define TILE(M, N)                                                                      \
-    static void rows_##M##_##N(const rg_pair_tile *t, const uint16_t *first, float *to) \
-    {                                                                                   \
-        tile(t, first, to, M, N, false);                                                \
+#define TILE(M, N)                                                 \
+    static void rows_##M##_##N(const rg_pair_tile *t, int64_t row) \
+    {                                                              \
+        tile(t, row, M, N, false);                                 \
     }
 
 TILE(14, 2)
@@ -92,9 +168,9 @@ TILE(7, 1)
 TILE(3, 1)
 TILE(1, 1)
 
-static void rows_14_2_fetching(const rg_pair_tile *t, const uint16_t *first, float *to)
+static void rows_14_2_fetching(const rg_pair_tile *t, int64_t row)
 {
-    tile(t, first, to, 14, 2, true);
+    tile(t, row, 14, 2, true);
 }
 
 /* The highest first; ended by 1. */
@@ -112,16 +188,10 @@ static const height narrow[] = {
 void rg_bf16_rows(const rg_pair_tile *tile, int64_t rows, int64_t columns)
 {
     const height *h = columns > LANES ? wide : narrow;
-    const uint16_t *first = tile->a;
-    float *to = tile->c;
-    while (rows > 0) {
-        while (h->rows > rows)
+    for (int64_t row = 0; row < rows; row += h->rows) {
+        while (h->rows > rows - row)
             h++;
-        (h->function == rows_14_2 && tile->fetches ? rows_14_2_fetching : h->function)(tile, first,
-                                                                                       to);
-        first += h->rows * tile->a_step;
-        to += h->rows * tile->c_step;
-        rows -= h->rows;
+        (h->function == rows_14_2 && tile->fetches ? rows_14_2_fetching : h->function)(tile, row);
     }
 }
 

@@ -6,8 +6,8 @@
 #include "core/long_sum.h"
 
 static const rg_pair_unit units[] = {
-    [RG_BF16_UNIT_AVX512] = { rg_bf16_rows, false, RG_SUM_RUN, 2 },
-    [RG_BF16_UNIT_AMX] = { rg_amx_rows, true, RG_SUM_RUN *RG_PAIR_DEPTH, RG_PAIR_DEPTH },
+    [RG_BF16_UNIT_AVX512] = { rg_bf16_rows, false, RG_SUM_RUN, 2, true },
+    [RG_BF16_UNIT_AMX] = { rg_amx_rows, true, RG_SUM_RUN *RG_PAIR_DEPTH, RG_PAIR_DEPTH, false },
 };
 
 const rg_pair_unit *rg_pair_unit_best(void)

@@ -69,6 +69,16 @@ static inline int64_t rg_run_sum(const rg_k_run *runs, int64_t count)
     return sum;
 }
 
+/* Rows of up to RG_PAIR_PANEL sums that become bf16, after an addition and ReLU. */
+typedef struct rg_bf16_results {
+    const float *sums, *bias; /* bias: one for each column, or NULL */
+    uint16_t *to;
+    int64_t sums_step, to_step; /* from row to row, in elements */
+    int64_t rows, columns;
+    bool relu;   /* with a = 0 */
+    bool stream; /* rows that are whole cache lines by streaming stores */
+} rg_bf16_results;
+
 typedef struct rg_pair_tile {
     const uint16_t *a, *b;
     float *c;
@@ -77,6 +87,8 @@ typedef struct rg_pair_tile {
     int64_t a_step, c_step; /* from row to row, in elements */
     bool add;               /* c += the sum */
     bool fetches;           /* a is read from memory once: rows further on are fetched ahead */
+    const rg_bf16_results *results; /* or NULL: of a unit that ends, where sums go instead of c; of
+                                       these the sums, their step and rows are not read */
 } rg_pair_tile;
 
 /* Any number of rows, and up to RG_PAIR_PANEL columns; of c, columns up to 16 or 32 are written. */
@@ -87,12 +99,13 @@ typedef struct rg_pair_unit {
     bool tall;    /* rows are worth most where there are 32 or more */
     int64_t run;  /* elements of k that are a run of core/long_sum.h, a multiple of RG_PAIR_DEPTH */
     int64_t step; /* elements of k that it reads together: at most this many less one after a run */
+    bool ends;    /* whether it takes `results` of a tile */
 } rg_pair_unit;
 
 /* The best one that there is, see backend/cpu/bf16_unit.h; NULL: none. */
 const rg_pair_unit *rg_pair_unit_best(void);
 
-/* A tile in runs of at most `most` elements of k. */
+/* A tile in runs of at most `most` elements of k: one of them where there are results. */
 static inline void rg_pair_rows(const rg_pair_unit *unit, const rg_pair_tile *tile, int64_t height,
                                 int64_t width, int64_t most)
 {
@@ -111,16 +124,6 @@ static inline void rg_pair_rows(const rg_pair_unit *unit, const rg_pair_tile *ti
         part.add = true;
     }
 }
-
-/* Rows of up to RG_PAIR_PANEL sums that become bf16, after an addition and ReLU. */
-typedef struct rg_bf16_results {
-    const float *sums, *bias; /* bias: one for each column, or NULL */
-    uint16_t *to;
-    int64_t sums_step, to_step; /* from row to row, in elements */
-    int64_t rows, columns;
-    bool relu;   /* with a = 0 */
-    bool stream; /* rows that are whole cache lines by streaming stores */
-} rg_bf16_results;
 
 /* By the conversion of AVX512-BF16, with the bits of any other conversion to bf16; false where the
  * processor has none. */

@@ -196,6 +196,15 @@ RG_OUTLINE void sum_one_output(const rg_conv_rows_args *k, const conv_block *b, 
     memcpy(to, sums, sizeof sums);
 }
 
+/* Whether the unit itself makes results of a row of a block. */
+RG_INLINE bool ends_in_unit(const rg_conv_rows_args *k, const conv_block *b, const rows_epilogue *e,
+                            const rg_pair_tile *tile)
+{
+    return rg_pair_unit_best()->ends && !b->has_nonfinite && is_bf16_end(k, e) &&
+           k->row.phases * k->column.phases == 1 &&
+           rg_run_sum(tile->runs, tile->run_count) <= RG_SUM_BLOCK;
+}
+
 /* Panel n for `flat` rows of a block from r on, or for those that are left. All taps of several
  * rows: those beyond the image are 0. */
 RG_OUTLINE void sum_pair_rows(const rg_conv_rows_args *k, const conv_block *b,
@@ -210,14 +219,21 @@ RG_OUTLINE void sum_pair_rows(const rg_conv_rows_args *k, const conv_block *b,
     int64_t p0 = 0, p1 = row->taps;
     if (flat == 1)
         taps_inside(row, b->row + r, &p0, &p1);
-    const rg_pair_tile tile = { .a = (const uint16_t *)b->in + r * row->stride * b->in_row,
-                                .b = panel,
-                                .c = sums,
-                                .runs = runs->run + p0 * runs->columns,
-                                .run_count = (p1 - p0) * runs->columns,
-                                .a_step = column->stride * b->in_pixel,
-                                .c_step = RG_PANEL,
-                                .fetches = b->in_place };
+    rg_pair_tile tile = { .a = (const uint16_t *)b->in + r * row->stride * b->in_row,
+                          .b = panel,
+                          .c = sums,
+                          .runs = runs->run + p0 * runs->columns,
+                          .run_count = (p1 - p0) * runs->columns,
+                          .a_step = column->stride * b->in_pixel,
+                          .c_step = RG_PANEL,
+                          .fetches = b->in_place };
+    if (flat == 1 && ends_in_unit(k, b, e, &tile)) {
+        const rows_run run = phase_run(k, e, b, r, begin_panel(k, e, b, n, RG_BF16), 0, sums);
+        const rg_bf16_results ends = bf16_results_of(k, e, &run);
+        tile.results = &ends;
+        rg_pair_unit_best()->rows(&tile, run.count, results);
+        return;
+    }
     if (!b->has_nonfinite) /* blocks are runs enough for results in bf16 */
         rg_pair_rows(rg_pair_unit_best(), &tile, (rows - 1) * pitch + b->columns, results,
                      RG_SUM_BLOCK);

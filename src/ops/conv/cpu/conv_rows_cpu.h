@@ -125,12 +125,13 @@ typedef struct rows_run {
     const real *sums, *bias;
 } rows_run;
 
-/* Of bf16, by a conversion of the processor's own. */
-RG_INLINE bool end_bf16_run(const rg_conv_rows_args *k, const rows_epilogue *e, const rows_run *r)
-{
 #if RG_USES_PAIRS
-    const bool relu = k->conv.neuron.kind == RG_NEURON_RELU;
-    const rg_bf16_results results = {
+
+/* Results of bf16 as a conversion of the processor's own takes them. */
+RG_INLINE rg_bf16_results bf16_results_of(const rg_conv_rows_args *k, const rows_epilogue *e,
+                                          const rows_run *r)
+{
+    return (rg_bf16_results){
         .sums = r->sums,
         .bias = k->conv.has_b ? r->bias : NULL,
         .to = (uint16_t *)k->conv.to + r->to + r->channel,
@@ -138,10 +139,31 @@ RG_INLINE bool end_bf16_run(const rg_conv_rows_args *k, const rows_epilogue *e, 
         .to_step = k->to_step[2] * k->column.to_step,
         .rows = r->count,
         .columns = e->channels,
-        .relu = relu,
+        .relu = k->conv.neuron.kind == RG_NEURON_RELU,
         .stream = k->conv.stream,
     };
-    return (!relu || e->all.neuron.a == 0) && rg_bf16_end(&results);
+}
+
+#endif
+
+/* Whether at most a bias and ReLU follow, and channels are adjacent. */
+RG_INLINE bool is_plain_end(const rg_conv_rows_args *k)
+{
+    return k->to_step[3] == 1 && !k->conv.has_z && !k->conv.add &&
+           k->conv.neuron.kind <= RG_NEURON_RELU;
+}
+
+/* Whether rg_bf16_end knows it: ReLU without a slope. */
+RG_INLINE bool is_bf16_end(const rg_conv_rows_args *k, const rows_epilogue *e)
+{
+    return is_plain_end(k) && (k->conv.neuron.kind != RG_NEURON_RELU || e->all.neuron.a == 0);
+}
+
+RG_INLINE bool end_bf16_run(const rg_conv_rows_args *k, const rows_epilogue *e, const rows_run *r)
+{
+#if RG_USES_PAIRS
+    const rg_bf16_results results = bf16_results_of(k, e, r);
+    return is_bf16_end(k, e) && rg_bf16_end(&results);
 #else
     (void)k, (void)e, (void)r;
     return false;
@@ -176,8 +198,7 @@ RG_INLINE void end_run(const rg_conv_rows_args *k, const rows_epilogue *e, const
                        const rg_dtype T)
 {
     const int64_t pixel = k->column.to_step;
-    if (k->to_step[3] == 1 && !k->conv.has_z && !k->conv.add &&
-        k->conv.neuron.kind <= RG_NEURON_RELU) {
+    if (is_plain_end(k)) {
         if (T != RG_BF16 || !end_bf16_run(k, e, r))
             end_plain_run(k, e, r, T);
         return;
@@ -190,29 +211,45 @@ RG_INLINE void end_run(const rg_conv_rows_args *k, const rows_epilogue *e, const
                           vload_full(r->sums, j * RG_PANEL + i, RG_REAL));
 }
 
+/* The first channel of panel n, its bias and number of channels. */
+RG_INLINE int64_t begin_panel(const rg_conv_rows_args *k, rows_epilogue *e, const conv_block *b,
+                              int64_t n, const rg_dtype T)
+{
+    const bool phases = k->row.phases * k->column.phases > 1;
+    const int64_t c = b->group * k->width + n * RG_PANEL;
+    e->channels = phases ? k->width : least(RG_PANEL, k->width - n * RG_PANEL);
+    if (k->conv.has_b)
+        contract_load(e->bias, 1, k->conv.b, c * k->conv.b_step, k->conv.b_step, e->channels, T);
+    return c;
+}
+
+/* A phase of row r of a block, channels c and on; of no pixels where it lies beyond the results. */
+RG_INLINE rows_run phase_run(const rg_conv_rows_args *k, const rows_epilogue *e,
+                             const conv_block *b, int64_t r, int64_t c, int64_t phase,
+                             const real *sums)
+{
+    const rg_conv_window_axis *row = &k->row, *column = &k->column;
+    const int64_t i = row->to_first + (b->row + r) * row->to_step + phase / column->phases;
+    const int64_t j = column->to_first + b->column * column->to_step + phase % column->phases;
+    const int64_t last = j + (b->columns - 1) * column->to_step;
+    const bool exists = i < row->to_size && j < column->to_size;
+    return (rows_run){ .to = pixel_offset(k->to_step, b->image, i, j),
+                       .z = pixel_offset(k->conv.z_step, b->image, i, j),
+                       .channel = c,
+                       .count = exists ? b->columns - (last >= column->to_size) : 0,
+                       .sums = sums + phase * k->width,
+                       .bias = e->bias };
+}
+
 /* Panel n for row r of a block: all phases of its outputs. */
 RG_OUTLINE void end_sums(const rg_conv_rows_args *k, rows_epilogue *e, const conv_block *b,
                          int64_t r, int64_t n, const real *sums, rg_dtype T)
 {
-    const rg_conv_window_axis *row = &k->row, *column = &k->column;
-    const int64_t phases = row->phases * column->phases;
-    const int64_t c = b->group * k->width + n * RG_PANEL;
-    e->channels = phases > 1 ? k->width : least(RG_PANEL, k->width - n * RG_PANEL);
-    if (k->conv.has_b)
-        contract_load(e->bias, 1, k->conv.b, c * k->conv.b_step, k->conv.b_step, e->channels, T);
-    for (int64_t phase = 0; phase < phases; phase++) {
-        const int64_t i = row->to_first + (b->row + r) * row->to_step + phase / column->phases;
-        const int64_t j = column->to_first + b->column * column->to_step + phase % column->phases;
-        if (i >= row->to_size || j >= column->to_size)
-            continue;
-        const int64_t last = j + (b->columns - 1) * column->to_step;
-        const rows_run run = { .to = pixel_offset(k->to_step, b->image, i, j),
-                               .z = pixel_offset(k->conv.z_step, b->image, i, j),
-                               .channel = c,
-                               .count = b->columns - (last >= column->to_size),
-                               .sums = sums + phase * k->width,
-                               .bias = e->bias };
-        RG_WITH_TYPE(T, U, end_run(k, e, &run, U));
+    const int64_t c = begin_panel(k, e, b, n, T);
+    for (int64_t phase = 0; phase < k->row.phases * k->column.phases; phase++) {
+        const rows_run run = phase_run(k, e, b, r, c, phase, sums);
+        if (run.count > 0)
+            RG_WITH_TYPE(T, U, end_run(k, e, &run, U));
     }
 }
 
