@@ -343,6 +343,7 @@ bool rg_bf16_depthwise_results(const rg_conv_pair_depthwise *t);
  * infinite or NaN. */
 typedef struct rg_conv_pair_layout {
     int64_t columns;          /* of a row, with zeros; even */
+    int64_t row_run;          /* elements of k of a row, a run each; 0: an image is one run */
     int64_t down, across;     /* planes of x */
     int64_t starts;           /* of pairs: 1 where all taps begin with the first pixel, or 2 */
     int64_t count;            /* elements of k of an image, a multiple of RG_PAIR_DEPTH */

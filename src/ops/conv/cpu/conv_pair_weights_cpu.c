@@ -191,28 +191,54 @@ typedef struct pair_unit {
     int64_t count; /* elements of k since a block began */
 } pair_unit;
 
+enum { RUN_CHUNK = 2048, MOST_RUNS = RUN_CHUNK / 2 };
+
+/* Pieces of images, or of their rows. */
+typedef struct pair_runs {
+    rg_k_run run[MOST_RUNS];
+    int32_t row[MOST_RUNS]; /* of windows, or -1: more than one */
+    int64_t count, sum;     /* sum: of elements of k */
+} pair_runs;
+
+/* Those in which tap row p lies in the image. */
+RG_INLINE int64_t runs_of_row(const rg_conv_shape *s, const pair_runs *runs, int64_t p,
+                              rg_k_run to[MOST_RUNS])
+{
+    int64_t begin, end, n = 0;
+    rg_conv_windows(&s->row, p, &begin, &end);
+    for (int64_t i = 0; i < runs->count; i++) {
+        const int64_t row = runs->row[i];
+        to[n] = runs->run[i];
+        n += row < 0 || (row >= begin && row < end);
+    }
+    return n;
+}
+
 /* All taps, over some runs. */
 RG_OUTLINE void add_pair_runs(const rg_conv_pair_partials_args *k, pair_unit *u,
-                              const rg_k_run *runs, int64_t count)
+                              const pair_runs *runs)
 {
     const rg_conv_shape *s = &k->shape;
     const rg_conv_pair_layout *at = &k->at;
-    for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
-        const int64_t p = tap / s->column.window, q = tap % s->column.window;
-        const int64_t shift = rg_conv_tap_step(&s->column, q), start = shift % 2;
-        const int64_t plane = p % at->down * at->across + q % at->across;
-        const int64_t first = rg_conv_tap_step(&s->row, p) * at->columns + shift - start;
-        const rg_pair_tile tile = {
-            .a = u->y,
-            .b = u->x + ((plane * at->starts + start) * at->x_plane + first) * RG_PANEL,
-            .c = u->sums + tap * k->sums.tap_step,
-            .runs = runs,
-            .run_count = count,
-            .a_step = at->y_line,
-            .c_step = k->sums.out_step,
-            .add = u->add
-        };
-        rg_pair_unit_best()->rows(&tile, u->channels, u->width);
+    rg_k_run run[MOST_RUNS];
+    for (int64_t p = 0; p < s->row.window; p++) {
+        const int64_t count = runs_of_row(s, runs, p, run);
+        for (int64_t q = 0; q < s->column.window; q++) {
+            const int64_t shift = rg_conv_tap_step(&s->column, q), start = shift % 2;
+            const int64_t plane = p % at->down * at->across + q % at->across;
+            const int64_t first = rg_conv_tap_step(&s->row, p) * at->columns + shift - start;
+            const rg_pair_tile tile = {
+                .a = u->y,
+                .b = u->x + ((plane * at->starts + start) * at->x_plane + first) * RG_PANEL,
+                .c = u->sums + (p * s->column.window + q) * k->sums.tap_step,
+                .runs = run,
+                .run_count = count,
+                .a_step = at->y_line,
+                .c_step = k->sums.out_step,
+                .add = u->add
+            };
+            rg_pair_unit_best()->rows(&tile, u->channels, u->width);
+        }
     }
     u->add = true;
 }
@@ -242,7 +268,7 @@ RG_OUTLINE void add_pair_image(const rg_conv_pair_partials_args *k, pair_unit *u
 {
     const rg_conv_shape *s = &k->shape;
     if (!u->add)
-        add_pair_runs(k, u, &(const rg_k_run){ 0 }, 0);
+        add_pair_runs(k, u, &(const pair_runs){ .count = 0 });
     const int64_t y = image * s->y[0] + (u->group * s->out + u->channel) * s->y[3];
     const int64_t x = image * s->x[0] + (u->group * s->in + u->panel * RG_PANEL) * s->x[3];
     for (int64_t tap = 0; tap < s->row.window * s->column.window; tap++) {
@@ -290,42 +316,48 @@ RG_OUTLINE void end_pair_block(const rg_conv_pair_partials_args *k, pair_unit *u
 }
 
 /* Runs of the launch, and the end of a block where it is long. */
-RG_INLINE void end_pair_runs(const rg_conv_pair_partials_args *k, pair_unit *u,
-                             const rg_k_run *runs, int64_t n)
+RG_INLINE void end_pair_runs(const rg_conv_pair_partials_args *k, pair_unit *u, pair_runs *runs)
 {
-    add_pair_runs(k, u, runs, n);
-    u->count += rg_run_sum(runs, n);
+    add_pair_runs(k, u, runs);
+    u->count += runs->sum;
+    runs->count = runs->sum = 0;
     if (k->sums.has_totals && u->count >= RG_SUM_BLOCK)
         end_pair_block(k, u);
+}
+
+/* `count` elements of k of an image from `first` on, cut into runs. */
+RG_INLINE void take_pair_run(const rg_conv_pair_partials_args *k, pair_unit *u, pair_runs *runs,
+                             int64_t image, int64_t row, int64_t first, int64_t count)
+{
+    const int64_t most = least(RUN_CHUNK, rg_pair_unit_best()->run), groups = k->shape.groups;
+    const int64_t a = image * groups * k->at.y_group, b = image * groups * k->at.x_group;
+    for (const int64_t end = first + count; first < end; first += most) {
+        const int64_t part = least(most, end - first);
+        if (runs->sum + part > most)
+            end_pair_runs(k, u, runs);
+        runs->row[runs->count] = (int32_t)row;
+        runs->run[runs->count++] = (rg_k_run){ a + first, b + first * RG_PANEL, part };
+        runs->sum += part;
+    }
 }
 
 /* Images of the launch from `begin` to `end` - 1, some at a time. */
 RG_OUTLINE void sum_pair_images(const rg_conv_pair_partials_args *k, pair_unit *u, int64_t begin,
                                 int64_t end)
 {
-    enum { CHUNK = 2048, MOST_RUNS = CHUNK / RG_PAIR_DEPTH };
     const rg_conv_pair_layout *at = &k->at;
-    const int64_t groups = k->shape.groups, most = least(CHUNK, rg_pair_unit_best()->run);
-    rg_k_run runs[MOST_RUNS];
-    int64_t n = 0, sum = 0;
+    pair_runs runs = { .count = 0, .sum = 0 };
     for (int64_t image = begin; image < end; image++) {
-        if (has_nonfinite(k, u, image)) {
+        if (has_nonfinite(k, u, image))
             add_pair_image(k, u, k->image + image);
-            continue;
-        }
-        for (int64_t first = 0; first < at->count; first += most) {
-            const int64_t count = least(most, at->count - first);
-            if (sum + count > most) {
-                end_pair_runs(k, u, runs, n);
-                n = sum = 0;
-            }
-            runs[n++] = (rg_k_run){ image * groups * at->y_group + first,
-                                    image * groups * at->x_group + first * RG_PANEL, count };
-            sum += count;
-        }
+        else if (at->row_run == 0)
+            take_pair_run(k, u, &runs, image, -1, 0, at->count);
+        else
+            for (int64_t i = 0; i < k->shape.row.count; i++)
+                take_pair_run(k, u, &runs, image, i, i * at->columns, at->row_run);
     }
-    if (n > 0 || !u->add)
-        end_pair_runs(k, u, runs, n);
+    if (runs.count > 0 || !u->add)
+        end_pair_runs(k, u, &runs);
     if (k->ends_block)
         end_pair_block(k, u);
 }

@@ -87,6 +87,10 @@ static rg_conv_pair_layout layout_of(const rg_conv_shape *s)
                                .panels = rg_ceil_div(s->in, RG_CONV_PANEL),
                                .lines = rg_ceil_div(s->out, RG_CONV_PANEL) };
     at.count = pair_depth(s->row.count * at.columns);
+    /* Rows without the zeros between them, where the unit takes runs of any length. */
+    const int64_t row = rg_round_up(s->column.count, 2);
+    const rg_pair_unit *const unit = rg_pair_unit_best();
+    at.row_run = row < at.columns && unit != NULL && unit->step == 2 ? row : 0;
     /* An odd number of steps from line to line: lines then fall into different sets of the cache.
      */
     at.y_line = at.count + (at.count % (2 * RG_PAIR_DEPTH) == 0 ? RG_PAIR_DEPTH : 0);
