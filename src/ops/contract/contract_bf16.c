@@ -104,6 +104,9 @@ INLINE void end_tile(const rg_bf16_results *r, int64_t row, __m512 sum[TALL][WID
  * written to it, which waits for all stores before. */
 INLINE void tile(const rg_pair_tile *t, int64_t row, const int M, const int N, const bool fetches)
 {
+    enum { LINE = 64 };
+    const char *ahead = t->ahead != NULL ? t->ahead->next : NULL;
+    const char *const ahead_end = t->ahead != NULL ? t->ahead->end : NULL;
     const uint16_t *const first = t->a + row * t->a_step;
     const int64_t step = t->a_step * (int64_t)sizeof *t->a;
     __m512 sum[TALL][WIDE];
@@ -128,6 +131,10 @@ INLINE void tile(const rg_pair_tile *t, int64_t row, const int M, const int N, c
                     rows = LINE_PAIRS;
                 }
             }
+            if (ahead < ahead_end) {
+                __builtin_prefetch(ahead, 0, 2);
+                ahead += LINE;
+            }
             __asm__("" : "+r"(a)); /* one register for all rows, not one each */
 #pragma GCC unroll 2
             for (int v = 0; v < N; v++)
@@ -143,6 +150,8 @@ INLINE void tile(const rg_pair_tile *t, int64_t row, const int M, const int N, c
             }
         }
     }
+    if (ahead != NULL)
+        t->ahead->next = ahead;
     if (t->results != NULL)
         end_tile(t->results, row, sum, M, N);
     else
@@ -158,14 +167,32 @@ typedef void tile_function(const rg_pair_tile *t, int64_t row);
     }
 
 TILE(14, 2)
-TILE(8, 2)
-TILE(7, 2)
-TILE(4, 2)
-TILE(2, 2)
-TILE(1, 2)
 TILE(14, 1)
+TILE(13, 2)
+TILE(13, 1)
+TILE(12, 2)
+TILE(12, 1)
+TILE(11, 2)
+TILE(11, 1)
+TILE(10, 2)
+TILE(10, 1)
+TILE(9, 2)
+TILE(9, 1)
+TILE(8, 2)
+TILE(8, 1)
+TILE(7, 2)
 TILE(7, 1)
+TILE(6, 2)
+TILE(6, 1)
+TILE(5, 2)
+TILE(5, 1)
+TILE(4, 2)
+TILE(4, 1)
+TILE(3, 2)
 TILE(3, 1)
+TILE(2, 2)
+TILE(2, 1)
+TILE(1, 2)
 TILE(1, 1)
 
 static void rows_14_2_fetching(const rg_pair_tile *t, int64_t row)
@@ -173,25 +200,24 @@ static void rows_14_2_fetching(const rg_pair_tile *t, int64_t row)
     tile(t, row, 14, 2, true);
 }
 
-/* The highest first; ended by 1. */
-typedef struct height {
-    int64_t rows;
-    tile_function *function;
-} height;
-
-static const height wide[] = { { 14, rows_14_2 }, { 8, rows_8_2 }, { 7, rows_7_2 },
-                               { 4, rows_4_2 },   { 2, rows_2_2 }, { 1, rows_1_2 } };
-static const height narrow[] = {
-    { 14, rows_14_1 }, { 7, rows_7_1 }, { 3, rows_3_1 }, { 1, rows_1_1 }
+/* Of one vector, of two, by height. */
+static tile_function *const functions[WIDE][TALL + 1] = {
+    { NULL, rows_1_1, rows_2_1, rows_3_1, rows_4_1, rows_5_1, rows_6_1, rows_7_1, rows_8_1,
+      rows_9_1, rows_10_1, rows_11_1, rows_12_1, rows_13_1, rows_14_1 },
+    { NULL, rows_1_2, rows_2_2, rows_3_2, rows_4_2, rows_5_2, rows_6_2, rows_7_2, rows_8_2,
+      rows_9_2, rows_10_2, rows_11_2, rows_12_2, rows_13_2, rows_14_2 },
 };
 
+/* Tiles are nearly equally high: a low one has too few sums to wait for each other. */
 void rg_bf16_rows(const rg_pair_tile *tile, int64_t rows, int64_t columns)
 {
-    const height *h = columns > LANES ? wide : narrow;
-    for (int64_t row = 0; row < rows; row += h->rows) {
-        while (h->rows > rows - row)
-            h++;
-        (h->function == rows_14_2 && tile->fetches ? rows_14_2_fetching : h->function)(tile, row);
+    tile_function *const *const wide = functions[columns > LANES];
+    for (int64_t row = 0; row < rows;) {
+        const int64_t left = rows - row, tiles = (left + TALL - 1) / TALL;
+        const int64_t height = left >= 3 * TALL ? TALL : (left + tiles - 1) / tiles;
+        tile_function *const function = wide[height];
+        (function == rows_14_2 && tile->fetches ? rows_14_2_fetching : function)(tile, row);
+        row += height;
     }
 }
 

@@ -79,6 +79,11 @@ typedef struct rg_bf16_results {
     bool stream; /* rows that are whole cache lines by streaming stores */
 } rg_bf16_results;
 
+/* Memory to fetch meanwhile, which need not exist. */
+typedef struct rg_pair_ahead {
+    const char *next, *end;
+} rg_pair_ahead;
+
 typedef struct rg_pair_tile {
     const uint16_t *a, *b;
     float *c;
@@ -87,6 +92,7 @@ typedef struct rg_pair_tile {
     int64_t a_step, c_step; /* from row to row, in elements */
     bool add;               /* c += the sum */
     bool fetches;           /* a is read from memory once: rows further on are fetched ahead */
+    rg_pair_ahead *ahead;   /* or NULL; what is fetched is left out of it */
     const rg_bf16_results *results; /* or NULL: of a unit that ends, where sums go instead of c; of
                                        these the sums, their step and rows are not read */
 } rg_pair_tile;
