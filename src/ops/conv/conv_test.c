@@ -283,6 +283,13 @@ static const rg_case cases[] = {
     { "pairs-launches", LEAN, "17,12,12,8 9,1,1,8" }, /* dw in two, the last one shorter */
     { "pairs-slices", LEAN, "70,5,6,8 9,1,1,8" },     /* in two, of 32 slices */
     { "pairs-rows", LEAN P1, "1,37,5,96 32,3,3,96" },
+    { "pairs-launches-wide", LEAN, "30,6,6,264 256,1,1,264" },
+    /* dw by slices: blocks of rows, of images, of groups, and long sums of them */
+    { "pairs-blocks", "groups=1" P1, "16,25,30,9 37,3,3,9 37" },
+    { "pairs-blocks-images", "groups=1" P1, "17,5,3,35 37,3,3,35 37" },
+    { "pairs-blocks-planes", LEAN " stride=2,3 dilation=1,2" P1, "16,39,40,9 10,3,3,9" },
+    { "pairs-blocks-groups", LEAN " groups=8", "2,20,19,384 640,1,1,48" },
+    { "pairs-blocks-long", LEAN " groups=16", "1,131,127,128 128,1,1,8" },
 
     /* special values, and nothing at all */
     { "special-w-pairs", "groups=1" P1, "1,5,6,32 33,3,3,32 33", RG_CASE_SPECIAL,
@@ -299,6 +306,10 @@ static const rg_case cases[] = {
       .x_fill = { { .at = special } } },
     { "special-x-edge", "groups=1" P1, "1,5,6,34 33,3,3,34 33", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
+    { "special-x-blocks", "groups=1" P1, "17,5,6,17 33,3,3,17 33", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
+    { "special-dy-blocks", "groups=1" P1, "17,5,6,17 33,3,3,17 33", RG_CASE_SPECIAL,
+      .dy_fill = { .at = special } },
     { "special-dy-pairs", "groups=1" P1, "3,5,6,34 33,3,3,34 33", RG_CASE_SPECIAL,
       .dy_fill = { .at = special } },
     { "special-w", "groups=1" P1, "1,5,6,7 9,3,3,7 9", RG_CASE_SPECIAL,

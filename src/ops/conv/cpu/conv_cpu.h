@@ -367,6 +367,9 @@ typedef struct rg_conv_pair_partials_args {
     bool add;                 /* to the sums of earlier launches */
     bool add_totals;          /* to their totals */
     bool ends_block;          /* the launch ends a block of core/long_sum.h */
+    char *scratch;         /* of all threads; this and what follows of RG_CONV_PAIR_SLICES alone: */
+    int64_t scratch_bytes; /* of a thread */
+    int64_t rows;          /* of windows in a block, which has these rows of `images` images */
 } rg_conv_pair_partials_args;
 
 /* How far tap p is from the first pixel in its plane. */

@@ -5,147 +5,11 @@
 #include "backend/cpu/thread_pool.h"
 #include "ops/contract/contract.h"
 #include "ops/contract/contract_pairs_cpu.h"
-#include "ops/conv/cpu/conv_cpu.h"
+#include "ops/conv/cpu/conv_pair_operands_cpu.h"
 
 #if RG_USES_PAIRS
 
 /* ---- x and dy as pairs ---- */
-
-static const uint16_t no_pixel[2 * RG_PANEL] = { 0 };
-
-enum { PIXELS_AHEAD = 16 }; /* that are fetched */
-
-/* Two pixels of `width` channels as pairs, neighbours where they are `dense`; further channels are
- * 0.
- */
-RG_INLINE void put_pair(uint16_t *to, const uint16_t *low, const uint16_t *high, int64_t low_step,
-                        int64_t high_step, int64_t width, bool dense)
-{
-    if (width % VLEN == 0 && dense) {
-        for (int v = 0; v < RG_PANEL; v += VLEN)
-            vstore_full(to, v, RG_REAL, v < width ? pair_words(low, high, v) : vset(0));
-        return;
-    }
-    for (int64_t c = 0; c < RG_PANEL; c++) {
-        to[2 * c] = c < width ? low[c * low_step] : 0;
-        to[2 * c + 1] = c < width ? high[c * high_step] : 0;
-    }
-}
-
-/* Where the pixels of a plane are, row by row: `no_pixel` beyond the image. */
-typedef struct plane_walk {
-    const uint16_t *x;
-    int64_t first;       /* column of the image where rows of the plane begin */
-    int64_t row, column; /* of the image, of the next pixel */
-    int64_t from;        /* x on, where there is such a row and column */
-    int64_t left;        /* pixels of the row of the plane */
-} plane_walk;
-
-RG_INLINE void begin_row(const rg_conv_pair_partials_args *k, plane_walk *at, int64_t row)
-{
-    at->row = row;
-    at->column = at->first;
-    at->from = row * k->shape.x[1] + at->first * k->shape.x[2];
-    at->left = k->at.columns;
-}
-
-RG_INLINE const uint16_t *next_pixel(const rg_conv_pair_partials_args *k, plane_walk *at)
-{
-    const rg_conv_shape *s = &k->shape;
-    const bool there =
-        at->row >= 0 && at->row < s->row.size && at->column >= 0 && at->column < s->column.size;
-    const uint16_t *const pixel = there ? at->x + at->from : no_pixel;
-    if (there) /* channels of a panel are as far apart as pixels: not foreseen by the hardware */
-        __builtin_prefetch(pixel + PIXELS_AHEAD * s->column.stride * s->x[2]);
-    at->column += s->column.stride;
-    at->from += s->column.stride * s->x[2];
-    if (--at->left == 0)
-        begin_row(k, at, at->row + s->row.stride);
-    return pixel;
-}
-
-/* A plane in pairs, from its first pixel on, and, where asked for, from its second one on. */
-RG_OUTLINE void put_pair_plane(const rg_conv_pair_partials_args *k, uint16_t *to, plane_walk at,
-                               int64_t width)
-{
-    const int64_t step = k->shape.x[3], end = k->at.x_plane;
-    uint16_t *const second = to + end * RG_PANEL;
-    const uint16_t *low = next_pixel(k, &at);
-    for (int64_t i = 0; i < end; i++) {
-        const uint16_t *const high = i + 1 < end ? next_pixel(k, &at) : no_pixel;
-        if (i % 2 == 0 || k->at.starts == 2)
-            put_pair((i % 2 == 0 ? to : second) + i / 2 * 2 * RG_PANEL, low, high,
-                     low != no_pixel ? step : 0, high != no_pixel ? step : 0, width, step == 1);
-        low = high;
-    }
-}
-
-/* All planes of a panel of x. */
-RG_OUTLINE bool put_pair_panel(const rg_conv_pair_partials_args *k, uint16_t *to, const uint16_t *x,
-                               int64_t width)
-{
-    const rg_conv_shape *s = &k->shape;
-    const rg_conv_pair_layout *at = &k->at;
-    const int64_t size = at->x_plane * RG_PANEL;
-    bool nonfinite = false;
-    for (int64_t plane = 0; plane < at->down * at->across; plane++) {
-        const int64_t row = plane / at->across * s->row.dilation % s->row.stride - s->row.before;
-        const int64_t column =
-            plane % at->across * s->column.dilation % s->column.stride - s->column.before;
-        plane_walk walk = { .x = x, .first = column };
-        begin_row(k, &walk, row);
-        put_pair_plane(k, to, walk, width);
-        nonfinite |= has_nonfinite_bits(to, size);
-        to += at->starts * size;
-    }
-    return nonfinite;
-}
-
-/* RG_PAIR_DEPTH pixels of `width` channels, transposed. */
-RG_INLINE void transpose_pixels(uint16_t *to, int64_t to_step, const uint16_t *const from[],
-                                const int64_t step[], int64_t width, bool dense)
-{
-    int64_t c = 0;
-    for (; dense && c + VLEN <= width; c += VLEN) {
-        vreal words[VLEN];
-#pragma GCC unroll 16
-        for (int i = 0; i < VLEN; i++)
-            words[i] = pair_words(from[2 * i], from[2 * i + 1], c);
-        vtranspose(words);
-#pragma GCC unroll 16
-        for (int i = 0; i < VLEN; i++)
-            memcpy(to + (c + i) * to_step, &words[i], sizeof words[i]);
-    }
-    for (; c < width; c++)
-        for (int i = 0; i < RG_PAIR_DEPTH; i++)
-            to[c * to_step + i] = from[i][c * step[i]];
-}
-
-/* Lines of dy. */
-RG_OUTLINE bool put_pair_lines(const rg_conv_pair_partials_args *k, uint16_t *to,
-                               const uint16_t *dy, int64_t width)
-{
-    const rg_conv_shape *s = &k->shape;
-    const rg_conv_pair_layout *at = &k->at;
-    int64_t i = 0, j = 0;
-    for (int64_t first = 0; first < at->y_line; first += RG_PAIR_DEPTH) {
-        const uint16_t *from[RG_PAIR_DEPTH];
-        int64_t step[RG_PAIR_DEPTH];
-        for (int e = 0; e < RG_PAIR_DEPTH; e++) {
-            const bool there = i < s->row.count && j < s->column.count;
-            from[e] = there ? dy + i * s->y[1] + j * s->y[2] : no_pixel;
-            step[e] = there ? s->y[3] : 0;
-            if (there)
-                __builtin_prefetch(from[e] + RG_PAIR_DEPTH * s->y[2]);
-            if (++j == at->columns) {
-                j = 0;
-                i++;
-            }
-        }
-        transpose_pixels(to + first, at->y_line, from, step, width, s->y[3] == 1);
-    }
-    return has_nonfinite_bits(to, width * at->y_line);
-}
 
 RG_OUTLINE void operands_unit(const rg_conv_pair_partials_args *k, int64_t unit)
 {
@@ -156,18 +20,20 @@ RG_OUTLINE void operands_unit(const rg_conv_pair_partials_args *k, int64_t unit)
     const int64_t image = k->image + which / s->groups, all = k->images * s->groups;
     uint16_t *const y = (uint16_t *)k->operands, *const x = y + all * at->y_group;
     float *const flags = (float *)k->operands + all * (at->y_group + at->x_group) / 2;
+    const uint16_t *const x_image = (const uint16_t *)k->x + image * s->x[0];
+    const uint16_t *const y_image = (const uint16_t *)k->dy + image * s->y[0];
+    pair_rows rows = { .count = s->row.count };
     if (piece < at->panels) {
         const int64_t first = piece * RG_PANEL;
-        flags[unit] = put_pair_panel(
-            k, x + which * at->x_group + piece * (at->x_group / at->panels),
-            (const uint16_t *)k->x + image * s->x[0] + (group * s->in + first) * s->x[3],
-            least(RG_PANEL, s->in - first));
+        rows.x = x_image + (group * s->in + first) * s->x[3];
+        flags[unit] =
+            put_pair_panels(k, x + which * at->x_group + piece * (at->x_group / at->panels), &rows,
+                            least(RG_PANEL, s->in - first));
         return;
     }
     const int64_t first = (piece - at->panels) * RG_PANEL;
-    flags[unit] = put_pair_lines(k, y + which * at->y_group + first * at->y_line,
-                                 (const uint16_t *)k->dy + image * s->y[0] +
-                                     (group * s->out + first) * s->y[3],
+    rows.y = y_image + (group * s->out + first) * s->y[3];
+    flags[unit] = put_pair_lines(k, y + which * at->y_group + first * at->y_line, &rows,
                                  least(RG_PANEL, s->out - first));
 }
 
@@ -188,7 +54,10 @@ typedef struct pair_unit {
     real *sums;            /* of the first tap and channel */
     bool add;              /* to the old values */
     bool add_totals;
-    int64_t count; /* elements of k since a block began */
+    int64_t count;          /* elements of k since a block began */
+    int64_t slice;          /* of RG_CONV_PAIR_SLICES, with all operands of a block: */
+    uint16_t *operands;     /* dy of its images, then x */
+    rg_pair_ahead ahead[2]; /* x and dy of the next block */
 } pair_unit;
 
 enum { RUN_CHUNK = 2048, MOST_RUNS = RUN_CHUNK / 2 };
@@ -227,6 +96,7 @@ RG_OUTLINE void add_pair_runs(const rg_conv_pair_partials_args *k, pair_unit *u,
             const int64_t shift = rg_conv_tap_step(&s->column, q), start = shift % 2;
             const int64_t plane = p % at->down * at->across + q % at->across;
             const int64_t first = rg_conv_tap_step(&s->row, p) * at->columns + shift - start;
+            const bool x_is_fetched = u->ahead[0].next >= u->ahead[0].end;
             const rg_pair_tile tile = {
                 .a = u->y,
                 .b = u->x + ((plane * at->starts + start) * at->x_plane + first) * RG_PANEL,
@@ -235,7 +105,8 @@ RG_OUTLINE void add_pair_runs(const rg_conv_pair_partials_args *k, pair_unit *u,
                 .run_count = count,
                 .a_step = at->y_line,
                 .c_step = k->sums.out_step,
-                .add = u->add
+                .add = u->add,
+                .ahead = &u->ahead[x_is_fetched]
             };
             rg_pair_unit_best()->rows(&tile, u->channels, u->width);
         }
@@ -263,8 +134,9 @@ RG_OUTLINE void add_pair_pixels(const rg_conv_pair_partials_args *k, const pair_
             sums[o * k->sums.out_step + c] += run[o * RG_PANEL + c];
 }
 
-/* All taps of an image in which a number is infinite or NaN. */
-RG_OUTLINE void add_pair_image(const rg_conv_pair_partials_args *k, pair_unit *u, int64_t image)
+/* All taps of rows of windows of an image in which a number is infinite or NaN. */
+RG_OUTLINE void add_pair_image(const rg_conv_pair_partials_args *k, pair_unit *u, int64_t image,
+                               int64_t first, int64_t end)
 {
     const rg_conv_shape *s = &k->shape;
     if (!u->add)
@@ -276,7 +148,7 @@ RG_OUTLINE void add_pair_image(const rg_conv_pair_partials_args *k, pair_unit *u
         int64_t i0, i1, j0, j1;
         rg_conv_windows(&s->row, p, &i0, &i1);
         rg_conv_windows(&s->column, q, &j0, &j1);
-        for (int64_t i = i0; i < i1; i++) {
+        for (int64_t i = first > i0 ? first : i0; i < least(i1, end); i++) {
             const int64_t row = i * s->row.stride - s->row.before + p * s->row.dilation;
             const int64_t column = q * s->column.dilation - s->column.before;
             for (int64_t j = j0; j < j1; j += RG_SUM_RUN)
@@ -349,7 +221,7 @@ RG_OUTLINE void sum_pair_images(const rg_conv_pair_partials_args *k, pair_unit *
     pair_runs runs = { .count = 0, .sum = 0 };
     for (int64_t image = begin; image < end; image++) {
         if (has_nonfinite(k, u, image))
-            add_pair_image(k, u, k->image + image);
+            add_pair_image(k, u, k->image + image, 0, k->shape.row.count);
         else if (at->row_run == 0)
             take_pair_run(k, u, &runs, image, -1, 0, at->count);
         else
@@ -392,8 +264,145 @@ RG_INLINE void pair_partials(const rg_conv_pair_partials_args *k, int64_t begin,
     (void)T;
 }
 
+/* ---- the same by slices: operands of a block in scratch, read while they are in the cache ---- */
+
+/* Part `part` of the sums of a group: a panel of x, some channels of windows. */
+RG_INLINE void choose_part(const rg_conv_pair_partials_args *k, pair_unit *u, int64_t part)
+{
+    const rg_conv_shape *s = &k->shape;
+    const rg_conv_pair_layout *at = &k->at;
+    const int64_t slice_sums = u->slice * k->sums.slice_step + u->group * k->sums.group_step;
+    u->panel = part / k->splits;
+    u->channel = part % k->splits * k->channels;
+    u->channels = least(k->channels, s->out - u->channel);
+    u->width = least(RG_PANEL, s->in - u->panel * RG_PANEL);
+    u->y = u->operands + u->channel * at->y_line;
+    u->x = u->operands + k->images * at->y_group + u->panel * (at->x_group / at->panels);
+    u->sums =
+        (real *)k->partials + slice_sums + u->channel * k->sums.out_step + u->panel * RG_PANEL;
+}
+
+/* Runs of a block, all parts. */
+RG_OUTLINE void add_block_runs(const rg_conv_pair_partials_args *k, pair_unit *u, pair_runs *runs)
+{
+    const bool add = u->add;
+    for (int64_t part = 0; part < k->at.panels * k->splits; part++) {
+        choose_part(k, u, part);
+        u->add = add;
+        add_pair_runs(k, u, runs);
+    }
+    u->count += runs->sum;
+    runs->count = runs->sum = 0;
+}
+
+/* A block, in which a number is infinite or NaN. */
+RG_OUTLINE void add_block_pixels(const rg_conv_pair_partials_args *k, pair_unit *u, int64_t image,
+                                 int64_t images, int64_t row, int64_t rows)
+{
+    const bool add = u->add;
+    for (int64_t part = 0; part < k->at.panels * k->splits; part++) {
+        choose_part(k, u, part);
+        u->add = add;
+        for (int64_t i = image; i < image + images; i++)
+            add_pair_image(k, u, i, row, row + rows);
+    }
+    u->count += images * k->at.count;
+}
+
+/* Ends a block of core/long_sum.h in all parts. */
+RG_OUTLINE void end_long_block(const rg_conv_pair_partials_args *k, pair_unit *u)
+{
+    const bool add_totals = u->add_totals;
+    for (int64_t part = 0; part < k->at.panels * k->splits; part++) {
+        choose_part(k, u, part);
+        u->add_totals = add_totals;
+        end_pair_block(k, u);
+    }
+}
+
+/* What follows a block of an image in memory, as much as it has. */
+RG_INLINE void look_ahead(const rg_conv_pair_partials_args *k, pair_unit *u, const pair_rows *rows)
+{
+    const rg_conv_shape *s = &k->shape;
+    const int64_t begin = rows->first * s->row.stride - s->row.before,
+                  end = rows->first + rows->count;
+    const int64_t size = rows->count * s->row.stride;
+    const char *const x = (const char *)(rows->x + (begin + size + s->row.window) * s->x[1]);
+    const char *const y = (const char *)(rows->y + end * s->y[1]);
+    const int64_t x_bytes = size * s->x[1] * (int64_t)sizeof(uint16_t);
+    const int64_t y_bytes = rows->count * s->y[1] * (int64_t)sizeof(uint16_t);
+    u->ahead[0] = (rg_pair_ahead){ x, x + (s->groups == 1 && s->x[3] == 1 ? x_bytes : 0) };
+    u->ahead[1] = (rg_pair_ahead){ y, y + (s->groups == 1 && s->y[3] == 1 ? y_bytes : 0) };
+}
+
+/* Rows of windows of some images: their operands, then all sums. */
+RG_OUTLINE void sum_block(const rg_conv_pair_partials_args *k, pair_unit *u, int64_t image,
+                          int64_t images, int64_t row)
+{
+    const rg_conv_shape *s = &k->shape;
+    const rg_conv_pair_layout *at = &k->at;
+    const int64_t rows = least(k->rows, s->row.count - row), most = rg_pair_unit_best()->run;
+    bool nonfinite = false;
+    for (int64_t i = 0; i < images; i++) {
+        const pair_rows from = {
+            (const uint16_t *)k->x + (image + i) * s->x[0] + u->group * s->in * s->x[3],
+            (const uint16_t *)k->dy + (image + i) * s->y[0] + u->group * s->out * s->y[3], row, rows
+        };
+        nonfinite |= put_pair_lines(k, u->operands + i * at->y_group, &from, s->out);
+        nonfinite |= put_pair_panels(k, u->operands + k->images * at->y_group + i * at->x_group,
+                                     &from, s->in);
+        look_ahead(k, u, &from);
+    }
+    if (nonfinite) {
+        add_block_pixels(k, u, image, images, row, rows);
+        return;
+    }
+    pair_runs runs = { .count = 0, .sum = 0 };
+    const int64_t row_run = at->row_run > 0 ? at->row_run : at->columns;
+    for (int64_t i = 0; i < images * rows; i++) {
+        const int64_t a = i / rows * at->y_group, b = i / rows * at->x_group;
+        const int64_t end = i % rows * at->columns + row_run;
+        for (int64_t first = end - row_run; first < end; first += most) {
+            const int64_t part = least(most, end - first);
+            if (runs.sum + part > most)
+                add_block_runs(k, u, &runs);
+            runs.row[runs.count] = (int32_t)(row + i % rows);
+            runs.run[runs.count++] = (rg_k_run){ a + first, b + first * RG_PANEL, part };
+            runs.sum += part;
+        }
+    }
+    add_block_runs(k, u, &runs);
+}
+
+RG_OUTLINE void pair_slices_unit(const rg_conv_pair_partials_args *k, int64_t unit)
+{
+    const rg_conv_shape *s = &k->shape;
+    pair_unit u = { .group = unit % s->groups, .slice = unit / s->groups };
+    u.operands = (uint16_t *)(void *)(k->scratch + rg_thread_pool_index() * k->scratch_bytes);
+    const int64_t begin = s->images * u.slice / k->sums.slices;
+    const int64_t end = s->images * (u.slice + 1) / k->sums.slices;
+    for (int64_t image = begin; image < end; image += k->images) {
+        for (int64_t row = 0; row < s->row.count; row += k->rows) {
+            sum_block(k, &u, image, least(k->images, end - image), row);
+            if (k->sums.has_totals && u.count >= RG_SUM_BLOCK)
+                end_long_block(k, &u);
+        }
+    }
+    if (k->sums.has_totals)
+        end_long_block(k, &u);
+}
+
+RG_INLINE void pair_slices(const rg_conv_pair_partials_args *k, int64_t begin, int64_t end,
+                           const rg_dtype T)
+{
+    for (int64_t unit = begin; unit < end; unit++)
+        pair_slices_unit(k, unit);
+    (void)T;
+}
+
 RG_PAIR_KERNEL(pair_operands, rg_conv_pair_partials_args)
 RG_PAIR_KERNEL(pair_partials, rg_conv_pair_partials_args)
+RG_PAIR_KERNEL(pair_slices, rg_conv_pair_partials_args)
 
 #endif
 
@@ -401,5 +410,6 @@ RG_CPU_TABLE(conv_pair_weights, RG_CONV_KERNELS) = {
 #if RG_USES_PAIRS
     [RG_CONV_PAIR_OPERANDS] = RG_PAIR_ROW(pair_operands),
     [RG_CONV_PAIR_PARTIALS] = RG_PAIR_ROW(pair_partials),
+    [RG_CONV_PAIR_SLICES] = RG_PAIR_ROW(pair_slices),
 #endif
 };

@@ -76,7 +76,8 @@ static int64_t planes_of(const rg_conv_axis *a)
     return planes;
 }
 
-static rg_conv_pair_layout layout_of(const rg_conv_shape *s)
+/* Of `rows` rows of windows. */
+static rg_conv_pair_layout layout_of_rows(const rg_conv_shape *s, int64_t rows)
 {
     const int64_t shift = rg_conv_tap_step(&s->column, s->column.window - 1);
     const int64_t down = rg_conv_tap_step(&s->row, s->row.window - 1);
@@ -86,7 +87,7 @@ static rg_conv_pair_layout layout_of(const rg_conv_shape *s)
                                .starts = shift > 0 ? 2 : 1,
                                .panels = rg_ceil_div(s->in, RG_CONV_PANEL),
                                .lines = rg_ceil_div(s->out, RG_CONV_PANEL) };
-    at.count = pair_depth(s->row.count * at.columns);
+    at.count = pair_depth(rows * at.columns);
     /* Rows without the zeros between them, where the unit takes runs of any length. */
     const int64_t row = rg_round_up(s->column.count, 2);
     const rg_pair_unit *const unit = rg_pair_unit_best();
@@ -98,6 +99,11 @@ static rg_conv_pair_layout layout_of(const rg_conv_shape *s)
     at.y_group = s->out * at.y_line;
     at.x_group = at.panels * at.down * at.across * at.starts * at.x_plane * RG_CONV_PANEL;
     return at;
+}
+
+static rg_conv_pair_layout layout_of(const rg_conv_shape *s)
+{
+    return layout_of_rows(s, s->row.count);
 }
 
 /* Elements of x and dy of an image. */
@@ -162,6 +168,57 @@ static void cut_weights(rg_conv_pair_partials_args *k)
     k->images = images_per_launch(k, slices);
     rg_conv_cut_slices(sums, s, slices, k->images, sizeof(float));
     sums->has_totals = rg_conv_is_long(s, sums->slices, k->at.count);
+}
+
+/* Rows, or images, of a block: runs of the unit that are nearly whole, and operands that stay in
+ * the cache with the sums. */
+static void cut_blocks(rg_conv_pair_partials_args *k)
+{
+    enum { BLOCK_ELEMENTS = 128 << 10, MOST_RUNS_OF_BLOCK = 4 };
+    const rg_conv_shape *s = &k->shape;
+    const int64_t run = rg_pair_unit_best()->run, columns = rg_round_up(s->column.count, 2);
+    const int64_t rows_of_run = rg_max(run / columns, 1);
+    int64_t rows = rg_min(rows_of_run, s->row.count);
+    for (int64_t n = MOST_RUNS_OF_BLOCK; n > 1; n--) {
+        const rg_conv_pair_layout at = layout_of_rows(s, n * rows_of_run);
+        if (n * rows_of_run <= s->row.count && at.y_group + at.x_group <= BLOCK_ELEMENTS) {
+            rows = n * rows_of_run;
+            break;
+        }
+    }
+    k->rows = rg_ceil_div(s->row.count, rg_ceil_div(s->row.count, rows));
+    k->at = layout_of_rows(s, k->rows);
+    const int64_t each = k->at.y_group + k->at.x_group;
+    const int64_t of_run = rg_max(run / (s->row.count * columns), 1);
+    k->images = k->rows < s->row.count ? 1 : rg_max(rg_min(of_run, BLOCK_ELEMENTS / each), 1);
+    k->scratch_bytes = rg_round_up(k->images * each * (int64_t)sizeof(uint16_t), RG_ALIGNMENT);
+}
+
+/* By slices, where threads have enough of them, and the sums of one stay in the cache with the
+ * operands of a block. */
+static bool cut_slices(rg_conv_pair_partials_args *to)
+{
+    enum {
+        UNITS = 32,
+        MIN_UNITS = 16,
+        SUM_BYTES = 256 << 10,
+        PARTIAL_BYTES = 1 << 20,
+        SCRATCH_BYTES = 1 << 20
+    };
+    rg_conv_pair_partials_args k = *to;
+    const rg_conv_shape *s = &k.shape;
+    const int64_t bytes = k.sums.group_step * (int64_t)sizeof(float);
+    if (rg_pair_unit_best()->step != 2 || bytes > SUM_BYTES || s->images * s->groups < MIN_UNITS)
+        return false;
+    cut_blocks(&k);
+    if (k.scratch_bytes > SCRATCH_BYTES)
+        return false;
+    const int64_t units = UNITS * bytes > PARTIAL_BYTES ? MIN_UNITS : UNITS;
+    k.channels = rg_ceil_div(s->out, k.splits);
+    rg_conv_cut_slices(&k.sums, s, rg_ceil_div(units, s->groups), s->images, sizeof(float));
+    k.sums.has_totals = rg_conv_is_long(s, k.sums.slices, s->row.count * k.at.columns);
+    *to = k;
+    return true;
 }
 
 /* ---- which calls ---- */
@@ -233,10 +290,35 @@ static rg_status record_images(rg_call *call, rg_conv_pair_partials_args *k, con
     return rg_conv_record_join(call, p, &k->sums, partials);
 }
 
+/* By slices: one launch. */
+static rg_status record_slices(rg_call *call, const rg_conv_pair_partials_args *k,
+                               const rg_conv_pass *p)
+{
+    const rg_conv_shape *s = &k->shape;
+    rg_tensor *partials;
+    RG_TRY(rg_conv_partials(call, p, &k->sums, &partials));
+    rg_launch launch = { .kernel = RG_CONV_PAIR_SLICES,
+                         .dtype = RG_BF16,
+                         RG_ARGS(*k),
+                         .tensors = { RG_BIND(*k, x, p->x), RG_BIND(*k, dy, p->dy),
+                                      RG_BIND(*k, partials, partials) },
+                         .thread_scratch = (size_t)k->scratch_bytes,
+                         .thread_scratch_at = RG_POINTER(*k, scratch) };
+    rg_conv_set_cost(&launch, k->sums.slices * s->groups,
+                     rg_move_bytes(p->x) + rg_move_bytes(p->dy), rg_conv_products(s));
+    rg_status status = rg_record(call, &launch);
+    if (status == RG_OK)
+        status = rg_conv_record_join(call, p, &k->sums, partials);
+    rg_tensor_destroy(partials);
+    return status;
+}
+
 static rg_status record_weights(rg_call *call, const rg_conv_pass *p)
 {
     rg_conv_pair_partials_args k = { .shape = p->shape };
     cut_weights(&k);
+    if (cut_slices(&k))
+        return record_slices(call, &k, p);
     const double size = (double)k.images * operand_elements(&p->shape, &k.at) / 2;
     rg_tensor *partials, *operands = NULL;
     RG_TRY(rg_conv_partials(call, p, &k.sums, &partials));
