@@ -5,7 +5,7 @@
 #ifndef RG_OPS_MATMUL_PRODUCT_BLOCKS_CPU_H
 #define RG_OPS_MATMUL_PRODUCT_BLOCKS_CPU_H
 
-#include "ops/contract/contract.h"
+#include "ops/contract/contract_pairs_cpu.h"
 #include "ops/fused_neuron/any_neuron_cpu.h"
 #include "ops/matmul/product.h"
 
@@ -186,6 +186,38 @@ RG_INLINE void finish_plain(const finish *f, const real *sums, int64_t step, con
     }
 }
 
+/* The same in bf16 by a conversion of the processor's own, if it has one: lines of sums that are as
+ * far apart as those of c, with a bias of each element at most. */
+RG_OUTLINE bool finish_bf16(const finish *f, const real *sums, int64_t step, const offsets *lines,
+                            const offsets *to, const real *bias, bool one_bias)
+{
+#if RG_USES_PAIRS
+    const rg_product_args *k = f->k;
+    const bool relu = k->neuron == RG_NEURON_RELU;
+    if (k->alpha != 1 || (k->has_bias && one_bias) || (relu && f->neuron.a != 0) ||
+        lines->step == 0)
+        return false;
+    bool done = true;
+    for (int64_t i = 0; i < to->count && done; i += RG_PAIR_PANEL) {
+        const rg_bf16_results results = {
+            .sums = sums + i,
+            .bias = k->has_bias ? bias + i : NULL,
+            .to = (uint16_t *)(void *)f->c + lines->at[0] + to->at[0] + i,
+            .sums_step = step,
+            .to_step = lines->step,
+            .rows = lines->count,
+            .columns = least(RG_PAIR_PANEL, to->count - i),
+            .relu = relu,
+        };
+        done = rg_bf16_end(&results);
+    }
+    return done;
+#else
+    (void)f, (void)sums, (void)step, (void)lines, (void)to, (void)bias, (void)one_bias;
+    return false;
+#endif
+}
+
 /* A tile of sums, `step` apart from row to row: along rows or columns of c, whichever has
  * neighbours. */
 RG_OUTLINE void finish_tile(const finish *f, const real *sums, int64_t step, rg_dtype T)
@@ -202,6 +234,8 @@ RG_OUTLINE void finish_tile(const finish *f, const real *sums, int64_t step, rg_
     }
     if (to->step == 1 && !f->k->add &&
         (f->k->neuron == RG_NEURON_NONE || f->k->neuron == RG_NEURON_RELU)) {
+        if (T == RG_BF16 && finish_bf16(f, sums, step, lines, to, bias, one))
+            return;
         RG_WITH_TYPE(T, U, finish_plain(f, sums, step, lines, to, bias, one, U));
         return;
     }
