@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
 /* Sums that the processor converts to bf16 have the bits of any other conversion: subnormal and
- * non-finite numbers, ties, rows of any number of columns. */
+ * non-finite numbers, ties, rows of any number of columns. Tiles that pack what they read and round
+ * what they sum up do what these steps do one by one. */
 #include "core/dtype.h"
 #include "ops/contract/contract_pairs.h"
 
@@ -80,6 +81,75 @@ static void test_all(void)
     }
 }
 
+/* ---- tiles ---- */
+
+enum { MOST_ROWS = 64, DEPTH = 38, PLAIN_STEP = COLUMNS + 5, A_STEP = DEPTH + 2 };
+
+static uint16_t a[MOST_ROWS * A_STEP], plain[DEPTH * PLAIN_STEP], packed[DEPTH * COLUMNS];
+static uint16_t panel[DEPTH * COLUMNS], steps[MOST_ROWS * STEP], at_once[MOST_ROWS * STEP];
+static float sums_before[MOST_ROWS * COLUMNS], sums_after[MOST_ROWS * COLUMNS];
+
+static void fill_tiles(void)
+{
+    for (int32_t i = 0; i < MOST_ROWS * A_STEP; i++)
+        a[i] = rg_bf16_of_float(i / A_STEP % 3 == 0 ? 0 : (float)(i * 37 % 101) * 0.25f - 12);
+    for (int32_t k = 0; k < DEPTH; k++)
+        for (int32_t j = 0; j < COLUMNS; j++)
+            packed[(k / 2 * COLUMNS + j) * 2 + k % 2] = plain[k * PLAIN_STEP + j] =
+                rg_bf16_of_float((float)((k * 31 + j * 17) % 89) * 0.125f - 5);
+    for (uint32_t i = 0; i < MOST_ROWS * COLUMNS; i++)
+        sums_before[i] = i % 11 == 0 ? number(i * 0x4321) : (float)(i * 2654435761u % 2001) - 900;
+}
+
+/* A third of the rows of a are 0: what is added stays, subnormal numbers among it. */
+static void test_tile(int64_t rows, const float *bias, bool relu, bool add)
+{
+    const rg_k_run runs[] = { { 0, 0, DEPTH - 6 }, { DEPTH - 6, (DEPTH - 6) * COLUMNS, 6 } };
+    rg_pair_tile tile = { .a = a,
+                          .b = packed,
+                          .c = sums_after,
+                          .runs = runs,
+                          .run_count = 2,
+                          .a_step = A_STEP,
+                          .c_step = COLUMNS,
+                          .add = add };
+    memcpy(sums_after, sums_before, sizeof sums_after);
+    for (int32_t i = 0; i < MOST_ROWS * STEP; i++)
+        steps[i] = at_once[i] = GUARD;
+    rg_bf16_rows(&tile, rows, COLUMNS);
+    const rg_bf16_results end = { .sums = sums_after,
+                                  .bias = bias,
+                                  .to = steps,
+                                  .sums_step = COLUMNS,
+                                  .to_step = STEP,
+                                  .rows = rows,
+                                  .columns = COLUMNS,
+                                  .relu = relu };
+    EXPECT(rg_bf16_end(&end));
+    memcpy(sums_after, sums_before, sizeof sums_after);
+    memset(panel, 0, sizeof panel);
+    rg_bf16_results results = end;
+    results.to = at_once;
+    tile.results = &results;
+    if (rows >= RG_PAIR_PACK_ROWS) {
+        tile.b = panel;
+        tile.from = plain;
+        tile.from_step = PLAIN_STEP;
+    }
+    rg_bf16_rows(&tile, rows, COLUMNS);
+    EXPECT(memcmp(at_once, steps, sizeof steps) == 0);
+    EXPECT(memcmp(sums_after, sums_before, sizeof sums_after) == 0);
+    EXPECT(tile.from == NULL || memcmp(panel, packed, sizeof panel) == 0);
+}
+
+static void test_tiles(const float *bias)
+{
+    fill_tiles();
+    for (int64_t rows = 1; rows <= MOST_ROWS; rows++)
+        for (int32_t kind = 0; kind < 8; kind++)
+            test_tile(rows, kind % 2 != 0 ? bias : NULL, kind / 2 % 2 != 0, kind / 4 != 0);
+}
+
 int main(void)
 {
     float sums[ROWS * COLUMNS], bias[COLUMNS];
@@ -96,5 +166,6 @@ int main(void)
     sums[4] = number(0xffc00000);
     test_rows(sums, bias);
     test_all();
+    test_tiles(bias);
     return rg_test_report();
 }

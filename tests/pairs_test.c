@@ -66,7 +66,8 @@ static void expect_product(rg_pair_function *function, int64_t rows, int64_t col
 
 static void test_rows(rg_pair_function *function)
 {
-    static const int64_t rows[] = { 1, 2, 3, 6, 13, 15, 16, 17, 27, 32, 33, 47, 64 };
+    static const int64_t rows[] = { 1,  2,  3,  6,  9,  10, 11, 12, 13,
+                                    15, 16, 17, 19, 27, 32, 33, 47, 64 };
     static const int64_t depths[] = { 2, 4, 30, 32, 34, 62, 64, 96 };
     uint64_t seed = 5;
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {

@@ -4,25 +4,21 @@
 #include "ops/contract/contract_pairs.h"
 
 #if RG_HAVE_BF16
-#include <immintrin.h>
+#include "ops/contract/contract_bf16_round.h"
+
 #include <string.h>
 
 enum { TALL = 14, WIDE = 2, LANES = 16, LINE_PAIRS = 16 };
 
-#define INLINE static inline __attribute__((always_inline))
+/* ---- the end of a tile ---- */
 
-INLINE void store_sums(const rg_pair_tile *t, float *c, int64_t step, __m512 sum[TALL][WIDE],
-                       const int M, const int N)
+INLINE void store_sums(float *c, int64_t step, __m512 sum[TALL][WIDE], const int M, const int N)
 {
 #pragma GCC unroll 14
     for (int m = 0; m < M; m++, c += step) {
 #pragma GCC unroll 2
-        for (int v = 0; v < N; v++) {
-            float *const to = c + v * LANES;
-            if (t->add)
-                sum[m][v] = _mm512_add_ps(_mm512_loadu_ps(to), sum[m][v]);
-            _mm512_storeu_ps(to, sum[m][v]);
-        }
+        for (int v = 0; v < N; v++)
+            _mm512_storeu_ps(c + v * LANES, sum[m][v]);
     }
 }
 
@@ -33,20 +29,25 @@ INLINE __mmask16 lanes_of(const rg_bf16_results *r, int v)
     return left >= LANES ? 0xffff : (__mmask16)((1u << left) - 1);
 }
 
-/* Adds the bias. Returns whether a result is subnormal, which the conversion takes for 0, as the
- * multiplication does: without a bias there is none. */
-INLINE bool add_bias(const rg_bf16_results *r, __m512 sum[TALL][WIDE], const int M, const int N)
+INLINE void add_bias(const rg_bf16_results *r, __m512 sum[TALL][WIDE], const int M, const int N)
 {
-    enum { SUBNORMAL = 0x20 };
-    __mmask16 found = 0;
 #pragma GCC unroll 2
     for (int v = 0; v < N; v++) {
         const __m512 bias = _mm512_maskz_loadu_ps(lanes_of(r, v), r->bias + v * LANES);
 #pragma GCC unroll 14
-        for (int m = 0; m < M; m++) {
+        for (int m = 0; m < M; m++)
             sum[m][v] = _mm512_add_ps(sum[m][v], bias);
-            found |= _mm512_fpclass_ps_mask(sum[m][v], SUBNORMAL);
-        }
+    }
+}
+
+INLINE bool has_subnormal(__m512 sum[TALL][WIDE], const int M, const int N)
+{
+    __mmask16 found = 0;
+#pragma GCC unroll 14
+    for (int m = 0; m < M; m++) {
+#pragma GCC unroll 2
+        for (int v = 0; v < N; v++)
+            found |= subnormal(sum[m][v]);
     }
     return found != 0;
 }
@@ -79,30 +80,75 @@ INLINE void store_results(const rg_bf16_results *r, uint16_t *to, __m512 sum[TAL
     }
 }
 
-/* Rows of results from `row` on. */
-INLINE void end_tile(const rg_bf16_results *r, int64_t row, __m512 sum[TALL][WIDE], const int M,
-                     const int N)
+/* Rows of results of which some are subnormal. */
+static __attribute__((noinline)) void end_subnormal(const rg_bf16_results *r, const float *sums,
+                                                    uint16_t *to, int rows)
 {
-    uint16_t *const to = r->to + row * r->to_step;
-    if (r->bias == NULL || !add_bias(r, sum, M, N)) {
-        store_results(r, to, sum, M, N);
-        return;
-    }
-    float kept[TALL * WIDE * LANES];
     rg_bf16_results rest = *r;
-    store_sums(&(rg_pair_tile){ 0 }, kept, N * LANES, sum, M, N);
-    rest.sums = kept;
-    rest.sums_step = N * LANES;
+    rest.sums = sums;
+    rest.sums_step = WIDE * LANES;
     rest.bias = NULL;
     rest.to = to;
-    rest.rows = M;
+    rest.rows = rows;
     rg_bf16_end(&rest);
+}
+
+/* Rows of results from `row` on. The multiplication flushes subnormal sums to 0, as the conversion
+ * does: only what is added can leave one. */
+INLINE void end_tile(const rg_pair_tile *t, int64_t row, __m512 sum[TALL][WIDE], const int M,
+                     const int N)
+{
+    const rg_bf16_results *const r = t->results;
+    float *const c = r == NULL || t->add ? t->c + row * t->c_step : NULL;
+    if (t->add) {
+        const float *from = c;
+#pragma GCC unroll 14
+        for (int m = 0; m < M; m++, from += t->c_step) {
+#pragma GCC unroll 2
+            for (int v = 0; v < N; v++)
+                sum[m][v] = _mm512_add_ps(_mm512_loadu_ps(from + v * LANES), sum[m][v]);
+        }
+    }
+    if (r == NULL) {
+        store_sums(c, t->c_step, sum, M, N);
+        return;
+    }
+    uint16_t *const to = r->to + row * r->to_step;
+    if (r->bias != NULL)
+        add_bias(r, sum, M, N);
+    if (__builtin_expect((t->add || r->bias != NULL) && has_subnormal(sum, M, N), 0)) {
+        float kept[TALL * WIDE * LANES];
+        store_sums(kept, WIDE * LANES, sum, M, N);
+        end_subnormal(r, kept, to, M);
+        return;
+    }
+    store_results(r, to, sum, M, N);
+}
+
+/* ---- tiles ---- */
+
+/* How a tile reads: what is there, or rows of a further on meanwhile, or b from its rows, which it
+ * packs. */
+typedef enum reading { READS, FETCHES, PACKS } reading;
+
+/* Two rows of b to `to`: neighbours in k become pairs. */
+INLINE void pack_two(__m512bh right[WIDE], uint16_t *to, const uint16_t *from, int64_t step)
+{
+    const __m512i low = _mm512_loadu_si512(from), high = _mm512_loadu_si512(from + step);
+    const __m512i first =
+        _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6,
+                         37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    const __m512i last = _mm512_add_epi16(first, _mm512_set1_epi16(LANES));
+    right[0] = (__m512bh)_mm512_permutex2var_epi16(low, first, high);
+    right[1] = (__m512bh)_mm512_permutex2var_epi16(low, last, high);
+    _mm512_storeu_si512(to, (__m512i)right[0]);
+    _mm512_storeu_si512(to + 2 * LANES, (__m512i)right[1]);
 }
 
 /* M rows of N vectors: M broadcast pairs of a times N vectors of pairs of b. Rows begin with `row`,
  * not with t->a and t->c: a copy of the tile would be read by vectors that are wider than what was
  * written to it, which waits for all stores before. */
-INLINE void tile(const rg_pair_tile *t, int64_t row, const int M, const int N, const bool fetches)
+INLINE void tile(const rg_pair_tile *t, int64_t row, const int M, const int N, const reading how)
 {
     enum { LINE = 64 };
     const char *ahead = t->ahead != NULL ? t->ahead->next : NULL;
@@ -119,11 +165,12 @@ INLINE void tile(const rg_pair_tile *t, int64_t row, const int M, const int N, c
     for (const rg_k_run *r = t->runs; r < t->runs + t->run_count; r++) {
         const char *a = (const char *)(first + r->a);
         const uint16_t *b = t->b + r->b;
+        const uint16_t *from = how == PACKS ? t->from + r->b / RG_PAIR_PANEL * t->from_step : NULL;
         const char *next = a + M * step; /* a row of the next tile */
         int64_t rows = LINE_PAIRS;
         for (int64_t k = r->count; k > 0; k -= 2, a += 2 * sizeof *b, b += 2 * RG_PAIR_PANEL) {
             __m512bh right[WIDE];
-            if (fetches) {
+            if (how == FETCHES) {
                 __builtin_prefetch(next);
                 next += step;
                 if (--rows == 0) {
@@ -136,8 +183,12 @@ INLINE void tile(const rg_pair_tile *t, int64_t row, const int M, const int N, c
                 ahead += LINE;
             }
             __asm__("" : "+r"(a)); /* one register for all rows, not one each */
+            if (how == PACKS) {
+                pack_two(right, (uint16_t *)b, from, t->from_step);
+                from += 2 * t->from_step;
+            }
 #pragma GCC unroll 2
-            for (int v = 0; v < N; v++)
+            for (int v = 0; v < N && how != PACKS; v++)
                 right[v] = (__m512bh)_mm512_loadu_si512(b + 2 * v * LANES);
 #pragma GCC unroll 14
             for (int m = 0; m < M; m++) {
@@ -152,10 +203,7 @@ INLINE void tile(const rg_pair_tile *t, int64_t row, const int M, const int N, c
     }
     if (ahead != NULL)
         t->ahead->next = ahead;
-    if (t->results != NULL)
-        end_tile(t->results, row, sum, M, N);
-    else
-        store_sums(t, t->c + row * t->c_step, t->c_step, sum, M, N);
+    end_tile(t, row, sum, M, N);
 }
 
 typedef void tile_function(const rg_pair_tile *t, int64_t row);
@@ -163,7 +211,7 @@ typedef void tile_function(const rg_pair_tile *t, int64_t row);
 #define TILE(M, N)                                                 \
     static void rows_##M##_##N(const rg_pair_tile *t, int64_t row) \
     {                                                              \
-        tile(t, row, M, N, false);                                 \
+        tile(t, row, M, N, READS);                                 \
     }
 
 TILE(14, 2)
@@ -197,7 +245,17 @@ TILE(1, 1)
 
 static void rows_14_2_fetching(const rg_pair_tile *t, int64_t row)
 {
-    tile(t, row, 14, 2, true);
+    tile(t, row, 14, 2, FETCHES);
+}
+
+static void rows_11_2_packing(const rg_pair_tile *t, int64_t row)
+{
+    tile(t, row, 11, 2, PACKS);
+}
+
+static void rows_8_2_packing(const rg_pair_tile *t, int64_t row)
+{
+    tile(t, row, RG_PAIR_PACK_ROWS, 2, PACKS);
 }
 
 /* Of one vector, of two, by height. */
@@ -212,7 +270,13 @@ static tile_function *const functions[WIDE][TALL + 1] = {
 void rg_bf16_rows(const rg_pair_tile *tile, int64_t rows, int64_t columns)
 {
     tile_function *const *const wide = functions[columns > LANES];
-    for (int64_t row = 0; row < rows;) {
+    int64_t row = 0;
+    if (tile->from != NULL) { /* one of these tiles packs for all */
+        const bool many = rows > 2 * RG_PAIR_PACK_ROWS;
+        (many ? rows_11_2_packing : rows_8_2_packing)(tile, 0);
+        row = many ? 11 : RG_PAIR_PACK_ROWS;
+    }
+    while (row < rows) {
         const int64_t left = rows - row, tiles = (left + TALL - 1) / TALL;
         const int64_t height = left >= 3 * TALL ? TALL : (left + tiles - 1) / tiles;
         tile_function *const function = wide[height];

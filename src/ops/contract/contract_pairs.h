@@ -93,9 +93,16 @@ typedef struct rg_pair_tile {
     bool add;               /* c += the sum */
     bool fetches;           /* a is read from memory once: rows further on are fetched ahead */
     rg_pair_ahead *ahead;   /* or NULL; what is fetched is left out of it */
-    const rg_bf16_results *results; /* or NULL: of a unit that ends, where sums go instead of c; of
-                                       these the sums, their step and rows are not read */
+
+    /* for units that `end`: */
+    const rg_bf16_results *results; /* or NULL: where sums go instead of c, after c is added where
+                                       `add`; of these the sums, their step and rows are not read */
+    const uint16_t *from; /* whole panels, RG_PAIR_PACK_ROWS of a at least: b is packed on the way,
+                             row k from `from` + k * from_step. Or NULL: it is there */
+    int64_t from_step;
 } rg_pair_tile;
+
+enum { RG_PAIR_PACK_ROWS = 8 };
 
 /* Any number of rows, and up to RG_PAIR_PANEL columns; of c, columns up to 16 or 32 are written. */
 typedef void rg_pair_function(const rg_pair_tile *tile, int64_t rows, int64_t columns);
@@ -105,13 +112,13 @@ typedef struct rg_pair_unit {
     bool tall;    /* rows are worth most where there are 32 or more */
     int64_t run;  /* elements of k that are a run of core/long_sum.h, a multiple of RG_PAIR_DEPTH */
     int64_t step; /* elements of k that it reads together: at most this many less one after a run */
-    bool ends;    /* whether it takes `results` of a tile */
+    bool ends;    /* whether it knows `results` and `from` of a tile */
 } rg_pair_unit;
 
 /* The best one that there is, see backend/cpu/bf16_unit.h; NULL: none. */
 const rg_pair_unit *rg_pair_unit_best(void);
 
-/* A tile in runs of at most `most` elements of k: one of them where there are results. */
+/* A tile in runs of at most `most` elements of k. */
 static inline void rg_pair_rows(const rg_pair_unit *unit, const rg_pair_tile *tile, int64_t height,
                                 int64_t width, int64_t most)
 {
@@ -126,6 +133,7 @@ static inline void rg_pair_rows(const rg_pair_unit *unit, const rg_pair_tile *ti
     rg_pair_tile part = *tile;
     part.runs = runs;
     while ((part.run_count = rg_run_cut_next(&cut, most, runs)) > 0) {
+        part.results = cut.run == cut.end ? tile->results : NULL;
         unit->rows(&part, height, width);
         part.add = true;
     }

@@ -6,8 +6,7 @@
  * types end; sums stay in `real` until they are complete. */
 #include "backend/cpu/long_sum_cpu.h"
 #include "backend/cpu/thread_pool.h"
-#include "ops/contract/contract_pairs_cpu.h"
-#include "ops/matmul/product_blocks_cpu.h"
+#include "ops/matmul/product_pairs_cpu.h"
 
 #include <string.h>
 
@@ -79,36 +78,7 @@ RG_INLINE int64_t panel_at(const rg_product_args *k, int64_t begin, const rg_dty
 }
 
 #if RG_USES_PAIRS
-RG_INLINE int64_t pair_depth(int64_t count)
-{
-    return (count + RG_PAIR_DEPTH - 1) / RG_PAIR_DEPTH * RG_PAIR_DEPTH;
-}
-
-/* Of k to end - 1, which begin with an even one; then 0 up to where a unit reads. */
-RG_OUTLINE void pack_bits(real *panel, const operand *b, int64_t k, int64_t end)
-{
-    uint16_t *to = (uint16_t *)(void *)panel;
-    const uint16_t *const from = b->data;
-    const offsets *const columns = b->lines;
-    const int64_t whole = columns->count < PANEL ? 0 : (end - k) / 2 * 2;
-    memset(to + whole * PANEL, 0, (size_t)((pair_depth(end - k) - whole) * PANEL) * sizeof *to);
-    for (int64_t i = 0; k < end;) {
-        const segment s = segment_of(b->k, b->t, k, end);
-        if (i % 2 == 0 && columns->step != 0) {
-            pack_pairs(to + i * PANEL, from + columns->at[0] + s.at, columns->step, columns->count,
-                       s.step, s.count);
-        } else {
-            for (int64_t e = 0; e < s.count; e++)
-                for (int64_t j = 0; j < columns->count; j++)
-                    to[((i + e) / 2 * PANEL + j) * 2 + (i + e) % 2] =
-                        from[columns->at[j] + s.at + e * s.step];
-        }
-        i += s.count;
-        k += s.count;
-    }
-}
-
-/* The same of b + its mirror image, rounded to bf16. */
+/* pack_bits of b + its mirror image, rounded to bf16. */
 RG_OUTLINE void pack_mirrored_bits(real *panel, const rg_product_args *args, const operand *b,
                                    int64_t column, int64_t k, int64_t end)
 {
@@ -128,43 +98,6 @@ RG_OUTLINE void pack_mirrored_bits(real *panel, const rg_product_args *args, con
     }
 }
 
-RG_OUTLINE void copy_rows_of_bits(real *buffer, int64_t step, const operand *a, int64_t k,
-                                  int64_t end)
-{
-    uint16_t *to = (uint16_t *)(void *)buffer;
-    const offsets *const rows = a->lines;
-    const int64_t count = end - k;
-    for (int64_t i = 0; i < rows->count && count % RG_PAIR_DEPTH != 0; i++)
-        memset(to + i * step + count, 0, (size_t)(pair_depth(count) - count) * sizeof *to);
-    while (k < end) {
-        const segment s = segment_of(a->k, a->t, k, end);
-        if (rows->step != 0)
-            copy_bits(to, step, (const uint16_t *)a->data + rows->at[0] + s.at, rows->step,
-                      rows->count, s.step, s.count);
-        for (int64_t i = 0; i < rows->count && rows->step == 0; i++)
-            copy_bits(to + i * step, step, (const uint16_t *)a->data + rows->at[i] + s.at, 1, 1,
-                      s.step, s.count);
-        to += s.count;
-        k += s.count;
-    }
-}
-
-/* The tile t with the rows of bf16 of a. */
-RG_OUTLINE void add_pairs(const rg_pair_unit *unit, const void *a, const rg_tile *t, bool fetches,
-                          int64_t rows, int64_t columns)
-{
-    const rg_k_run run = { 0, 0, (t->runs->count + 1) / 2 * 2 };
-    const rg_pair_tile tile = { .a = a,
-                                .b = (const uint16_t *)(const void *)t->b,
-                                .c = t->c,
-                                .runs = &run,
-                                .run_count = 1,
-                                .a_step = t->a_step,
-                                .c_step = t->c_step,
-                                .add = t->add,
-                                .fetches = fetches };
-    rg_pair_rows(unit, &tile, rows, columns, unit->run);
-}
 #endif
 
 RG_INLINE void make_panel(real *to, const rg_product_args *k, const void *b, const offsets *columns,
@@ -223,26 +156,118 @@ typedef struct block {
     double *totals; /* of sums longer than a block, at the same offsets; or NULL */
     int64_t row, height, c_step, a_step, depth;
     int64_t first, last; /* columns of the unit, the last one excluded */
+    bool rounds;         /* whole panels of sums become bf16 in the tiles */
     offsets rows;        /* of a */
     finish end;
 } block;
 
-/* The sums of a panel over a piece of k; a points to the block's. */
-RG_INLINE void add_piece(const block *t, const void *a, real *sums, int64_t column, int64_t begin,
+/* Whether sums from k on are added to those before. */
+RG_INLINE bool adds_to_sums(const rg_product_args *k, int64_t begin)
+{
+    return begin % RG_SUM_BLOCK > 0 || (k->direct_c && k->add);
+}
+
+/* A panel that was packed before, from k = begin on. */
+RG_INLINE const real *panel_of(const block *t, int64_t column, int64_t begin, const rg_dtype T)
+{
+    const rg_product_args *k = t->k;
+    return t->panels + (column - k->panel * PANEL) * k->k.count + panel_at(k, begin, T);
+}
+
+/* A piece of a panel that no other unit needs. */
+RG_INLINE void make_own_panel(const block *t, int64_t column, int64_t begin, int64_t end,
+                              const rg_dtype T)
+{
+    const rg_product_args *k = t->k;
+    offsets columns;
+    find_offsets(&columns, &k->n, 0, column, least(PANEL, k->n.count - column));
+    make_panel(t->buffer_b, k, t->b, &columns, column, begin, end, T);
+}
+
+#if RG_USES_PAIRS
+/* Whether tiles can end what finish_tile would: at most a bias of each column and ReLU. */
+RG_INLINE bool rounds_in_tiles(const block *t)
+{
+    const rg_product_args *k = t->k;
+    const bool relu = k->neuron == RG_NEURON_RELU;
+    return rg_pair_unit_best()->ends && !k->wide && !k->direct_c && !k->add && !k->symmetric &&
+           k->alpha == 1 && (k->neuron == RG_NEURON_NONE || (relu && t->end.neuron.a == 0)) &&
+           !(k->has_bias && k->bias_rows) && t->end.rows.step != 0 && k->n.rank <= 1 &&
+           (k->n.rank == 0 || k->n.strides[1][0] == 1) && t->totals == NULL;
+}
+
+/* Whether tiles can pack a panel on the way: its rows are as they are in b. */
+RG_INLINE bool packs_in_tiles(const block *t, int64_t width, int64_t count)
+{
+    const rg_product_args *k = t->k;
+    return rg_pair_unit_best()->ends && !k->mirrored && t->height >= RG_PAIR_PACK_ROWS &&
+           width == PANEL && count % 2 == 0 && k->k.rank == 1 && k->n.rank == 1 &&
+           k->n.strides[0][0] == 1;
+}
+
+/* The sums of a panel over a piece of k, with the rows of bf16 of a. */
+RG_OUTLINE void add_pairs(block *t, const uint16_t *a, real *sums, int64_t column, int64_t begin,
+                          int64_t end)
+{
+    const rg_product_args *k = t->k;
+    const rg_pair_unit *unit = rg_pair_unit_best();
+    const int64_t width = least(PANEL, k->n.count - column), count = end - begin;
+    const rg_k_run run = { 0, 0, (count + 1) / 2 * 2 };
+    const real *panel = k->packed ? panel_of(t, column, begin, RG_BF16) : t->buffer_b;
+    rg_pair_tile tile = { .a = a,
+                          .b = (const uint16_t *)(const void *)panel,
+                          .c = sums,
+                          .runs = &run,
+                          .run_count = 1,
+                          .a_step = t->a_step,
+                          .c_step = t->c_step,
+                          .add = adds_to_sums(k, begin),
+                          .fetches = k->direct_pairs && column == t->first };
+    if (!k->packed && packs_in_tiles(t, width, count)) {
+        tile.from_step = k->k.strides[1][0];
+        tile.from = (const uint16_t *)(const void *)t->b + column + begin * tile.from_step;
+    } else if (!k->packed) {
+        make_own_panel(t, column, begin, end, RG_BF16);
+    }
+    rg_bf16_results results;
+    if (t->rounds && width == PANEL && end == k->k.count) {
+        load_bias(t->end.column_bias, k, k->has_bias, column, width, RG_BF16);
+        results = (rg_bf16_results){
+            .bias = k->has_bias ? t->end.column_bias : NULL,
+            .to = (uint16_t *)(void *)t->end.c + t->end.rows.at[0] + column,
+            .to_step = t->end.rows.step,
+            .columns = width,
+            .relu = k->neuron == RG_NEURON_RELU,
+        };
+        tile.results = &results;
+    }
+    rg_pair_rows(unit, &tile, t->height, width, unit->run);
+}
+#endif
+
+/* The same; a points to the block's. */
+RG_INLINE void add_piece(block *t, const void *a, real *sums, int64_t column, int64_t begin,
                          int64_t end, const rg_dtype T)
 {
     const rg_product_args *k = t->k;
     const int64_t width = least(PANEL, k->n.count - column);
     const rg_k_run run = { 0, 0, end - begin };
-    rg_tile tile = { .c = sums,
+#if RG_USES_PAIRS
+    if (pairs_of(k, T) != NULL) {
+        add_pairs(t, a, sums, column, begin, end);
+        return;
+    }
+#endif
+    rg_tile tile = { .a = a,
+                     .c = sums,
                      .runs = &run,
                      .run_count = 1,
                      .a_step = t->a_step,
                      .b_step = PANEL,
                      .c_step = t->c_step,
-                     .add = begin % RG_SUM_BLOCK > 0 || (k->direct_c && k->add) };
+                     .add = adds_to_sums(k, begin) };
     if (k->packed) {
-        tile.b = t->panels + (column - k->panel * PANEL) * k->k.count + panel_at(k, begin, T);
+        tile.b = panel_of(t, column, begin, T);
         if (column + PANEL < t->last) { /* the next panel comes into the cache meanwhile */
             tile.ahead = (const char *)(tile.b + k->k.count * PANEL);
             tile.ahead_end = tile.ahead + (end - begin) * PANEL * (int64_t)sizeof(real);
@@ -251,20 +276,16 @@ RG_INLINE void add_piece(const block *t, const void *a, real *sums, int64_t colu
         tile.b_step = k->k.rank > 0 ? k->k.strides[1][0] : 0;
         tile.b = (const real *)(const void *)t->b + column + begin * tile.b_step;
     } else {
-        offsets columns;
-        find_offsets(&columns, &k->n, 0, column, width);
-        make_panel(t->buffer_b, k, t->b, &columns, column, begin, end, T);
+        make_own_panel(t, column, begin, end, T);
         tile.b = t->buffer_b;
     }
-#if RG_USES_PAIRS
-    if (pairs_of(k, T) != NULL) {
-        add_pairs(pairs_of(k, T), a, &tile, k->direct_pairs && column == t->first, t->height,
-                  width);
-        return;
-    }
-#endif
-    tile.a = a;
     (k->across ? RG_CONTRACT.columns : RG_CONTRACT.rows)(&tile, t->height, width);
+}
+
+/* Whether the tiles of a panel have stored its results. */
+RG_INLINE bool rounded(const block *t, int64_t column)
+{
+    return t->rounds && column + PANEL <= t->k->n.count;
 }
 
 RG_OUTLINE void finish_panel(block *t, const real *sums, int64_t column, rg_dtype T)
@@ -331,12 +352,12 @@ RG_INLINE void product_block(block *t, const rg_dtype T)
             add_piece(t, a, sums, column, begin, end, T);
             if (t->totals != NULL)
                 end_blocks(t, column - first, least(PANEL, k->n.count - column), end);
-            if (whole)
+            if (whole && !rounded(t, column))
                 finish_panel(t, sums, column, T);
         }
     }
     for (int64_t column = first; column < last && !whole && !k->direct_c; column += PANEL) {
-        if (!k->symmetric || column + PANEL > t->row)
+        if ((!k->symmetric || column + PANEL > t->row) && !rounded(t, column))
             finish_panel(t, t->sums + (column - first), column, T);
     }
 }
@@ -371,6 +392,10 @@ RG_INLINE void start_block(block *t, const rg_product_args *k, int64_t image, in
     find_offsets(&t->rows, &k->m, 0, row, t->height);
     if (!k->direct_c)
         finish_rows(&t->end, k, at_out(k->c, offset[2], dtype_of_c(k, T)), row, t->height, T);
+    t->rounds = false;
+#if RG_USES_PAIRS
+    t->rounds = pairs && rounds_in_tiles(t);
+#endif
 }
 
 RG_INLINE void product(const rg_product_args *k, int64_t begin, int64_t end, const rg_dtype T)
