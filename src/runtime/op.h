@@ -214,6 +214,9 @@ bool rg_call_finds(const rg_call *call, int32_t kernel, rg_dtype dtype);
 
 /* Whether a result of `bytes` should use streaming stores. */
 bool rg_call_streams(const rg_call *call, int64_t bytes);
+/* The same for work that is as fast as memory, copies above all, and moves `all` bytes: up to some
+ * size both sides stay in the last-level cache, and results are written there. */
+bool rg_call_copy_streams(const rg_call *call, int64_t bytes, int64_t all);
 
 /* Makes a kernel of `op`; what every rg_<op>_create() calls. */
 rg_status rg_kernel_create(rg_device *device, const rg_op *op, const void *desc,

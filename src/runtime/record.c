@@ -12,6 +12,12 @@ bool rg_call_streams(const rg_call *call, int64_t bytes)
     return hint == RG_RESULTS_BY_SIZE ? bytes >= STREAM_MIN_BYTES : hint == RG_RESULTS_READ_LATER;
 }
 
+bool rg_call_copy_streams(const rg_call *call, int64_t bytes, int64_t all)
+{
+    enum { CACHE_BYTES = 32 << 20 };
+    return rg_call_streams(call, all <= CACHE_BYTES ? 0 : bytes);
+}
+
 static size_t pointer_at(size_t args, int32_t index)
 {
     return args + (size_t)index * sizeof(void *);

@@ -231,8 +231,8 @@ static rg_status forward(rg_call *call)
         launch.units = rg_sweep_units(&args.sweep);
         launch.grain = 1;
     }
-    args.stream = rg_call_streams(call, bytes_of(call->y[0]));
     launch.bytes = bytes_of(call->x[0]) + bytes_of(call->x[1]) + bytes_of(call->y[0]);
+    args.stream = rg_call_copy_streams(call, bytes_of(call->y[0]), launch.bytes);
     return rg_record(call, &launch);
 }
 

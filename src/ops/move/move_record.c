@@ -19,7 +19,10 @@ rg_status rg_record_move_part(rg_call *call, int32_t kernel, const rg_tensor *fr
                               const rg_tensor *to, const rg_move *move, int64_t result_bytes)
 {
     rg_move_args args = { .move = *move };
-    args.move.stream = !move->add && rg_call_streams(call, result_bytes);
+    const int64_t all = rg_move_bytes(from) + result_bytes;
+    const bool transposes = move->tiles.rows > 0; /* writes few lines of many rows at a time */
+    args.move.stream = !move->add && (transposes ? rg_call_streams(call, result_bytes)
+                                                 : rg_call_copy_streams(call, result_bytes, all));
     const int64_t bytes = move->to.count * (int64_t)rg_dtype_size(to->desc.dtype);
     const rg_launch launch = { .kernel = kernel,
                                .dtype = to->desc.dtype,

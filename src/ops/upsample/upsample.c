@@ -142,15 +142,12 @@ static int64_t choose_rows(int64_t row)
     return row >= TILE ? 1 : TILE / (row > 0 ? row : 1);
 }
 
-/* Copies of pixels are as fast as memory: up to so many bytes in all, both sides stay in the
- * last-level cache, and results are written there. Arithmetic hides streaming stores. */
-enum { CACHE_BYTES = 32 << 20 };
-
+/* Arithmetic hides streaming stores, copies of pixels do not. */
 static bool streams(const rg_call *call, int64_t result, int64_t all)
 {
     const rg_upsample_desc *d = call->desc;
-    const bool cached = d->kind == RG_UPSAMPLE_NEAREST && all <= CACHE_BYTES;
-    return rg_call_streams(call, cached ? 0 : result);
+    return d->kind == RG_UPSAMPLE_NEAREST ? rg_call_copy_streams(call, result, all)
+                                          : rg_call_streams(call, result);
 }
 
 /* Fills in the args from the smaller-indexed side `x` and the side `y`, of which `to` is written,
