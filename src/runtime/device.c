@@ -301,6 +301,7 @@ void rg_queue_release(rg_queue *queue)
         return;
     rg_device *device = queue->device;
     device->backend->queue_close(queue->queue);
+    rg_spare_release(&device->allocator, atomic_load(&queue->spare));
     rg_release(&device->allocator, queue, sizeof *queue);
     rg_device_destroy(device);
 }

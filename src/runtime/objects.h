@@ -35,6 +35,7 @@ struct rg_queue {
     rg_refs refs;
     rg_device *device;
     void *queue; /* the backend's */
+    _Atomic(struct rg_spare *) spare;
 };
 rg_queue *rg_queue_retain(rg_queue *queue);
 void rg_queue_release(rg_queue *queue);
@@ -156,7 +157,9 @@ struct rg_commands {
 /* ---- submission.c ---- */
 
 rg_status rg_submission_create(rg_queue *queue, rg_submission **submission);
-void rg_submission_release(rg_submission *submission); /* NULL allowed */
+/* Memory that a submission has left for the next one of its queue. */
+void rg_spare_release(const rg_allocator *allocator, struct rg_spare *spare); /* NULL allowed */
+void rg_submission_release(rg_submission *submission);                        /* NULL allowed */
 void rg_submission_set_state(rg_submission *submission, int state);
 bool rg_submission_is_done(rg_backend_submission *base);
 /* Makes submission->completion, unless there is one. */

@@ -5,6 +5,62 @@
 
 #include <stdatomic.h>
 
+/* ---- memory that the next submission takes over ---- */
+
+/* At the start of the entries of a submission that has run. Memory that grows anew with every
+ * commit would be given back to the system, and faulted in, each time. */
+typedef struct rg_spare {
+    size_t entries_capacity, used_capacity, relocations_capacity;
+    rg_storage **used;
+    rg_relocation *relocations;
+} rg_spare;
+
+static void release_arrays(const rg_allocator *allocator, void *entries, const rg_spare *arrays)
+{
+    rg_release(allocator, arrays->used, arrays->used_capacity * sizeof arrays->used[0]);
+    rg_release(allocator, arrays->relocations,
+               arrays->relocations_capacity * sizeof arrays->relocations[0]);
+    rg_release(allocator, entries, arrays->entries_capacity);
+}
+
+void rg_spare_release(const rg_allocator *allocator, rg_spare *spare)
+{
+    if (spare == NULL)
+        return;
+    const rg_spare arrays = *spare;
+    release_arrays(allocator, spare, &arrays);
+}
+
+/* Entries, and what grows with them. */
+static void leave_arrays(rg_submission *submission)
+{
+    enum { MOST_BYTES = 1 << 20 };
+    const rg_allocator *allocator = &submission->queue->device->allocator;
+    const rg_spare arrays = { submission->entries_capacity, submission->used_capacity,
+                              submission->relocations_capacity, submission->used,
+                              submission->relocations };
+    if (arrays.entries_capacity == 0 || arrays.entries_capacity > MOST_BYTES) {
+        release_arrays(allocator, submission->entries, &arrays);
+        return;
+    }
+    rg_spare *const spare = (rg_spare *)(void *)submission->entries;
+    *spare = arrays;
+    rg_spare_release(allocator, atomic_exchange(&submission->queue->spare, spare));
+}
+
+static void take_arrays(rg_submission *submission)
+{
+    rg_spare *const spare = atomic_exchange(&submission->queue->spare, NULL);
+    if (spare == NULL)
+        return;
+    submission->entries_capacity = spare->entries_capacity;
+    submission->used_capacity = spare->used_capacity;
+    submission->relocations_capacity = spare->relocations_capacity;
+    submission->used = spare->used;
+    submission->relocations = spare->relocations;
+    submission->entries = (char *)spare;
+}
+
 /* ---- life ---- */
 
 /* What is only needed until the submission has run. */
@@ -18,10 +74,7 @@ static void submission_release_work(rg_submission *submission)
     }
     for (size_t i = 0; i < submission->used_count; i++)
         rg_storage_release(submission->used[i]);
-    rg_release(allocator, submission->entries, submission->entries_capacity);
-    rg_release(allocator, submission->used, submission->used_capacity * sizeof submission->used[0]);
-    rg_release(allocator, submission->relocations,
-               submission->relocations_capacity * sizeof submission->relocations[0]);
+    leave_arrays(submission);
     rg_release(allocator, submission->handlers,
                submission->handlers_capacity * sizeof submission->handlers[0]);
     rg_release(allocator, submission->ranges,
@@ -106,6 +159,7 @@ rg_status rg_submission_create(rg_queue *queue, rg_submission **submission)
     (*submission)->queue = rg_queue_retain(queue);
     (*submission)->base.finished = submission_finished;
     atomic_store(&(*submission)->state, RG_COMMANDS_RECORDING);
+    take_arrays(*submission);
     return RG_OK;
 }
 
