@@ -284,8 +284,9 @@ static void end_piece(block *b, int64_t width)
     memset(b->acc, 0, (size_t)(width + VLEN) * sizeof *b->acc);
 }
 
-/* `count` rows of up to NARROW vectors, `step` elements apart: sums stay in registers. */
-enum { NARROW = 8, TOGETHER = 4 };
+/* `count` rows of up to NARROW vectors, `step` elements apart: sums stay in registers. Memory is
+ * fetched AHEAD bytes before it is read, which need not be there. */
+enum { NARROW = 8, TOGETHER = 4, LINE = 64, AHEAD = 8192 };
 
 RG_INLINE void sum_narrow(block *b, const char *x, int64_t step, int64_t width, int64_t count,
                           const rg_dtype T)
@@ -297,10 +298,13 @@ RG_INLINE void sum_narrow(block *b, const char *x, int64_t step, int64_t width, 
 #pragma GCC unroll 4
         for (int v = 0; v < TOGETHER; v++)
             acc[v] = vload_full(b->acc, i + v * VLEN, RG_REAL);
-        for (int64_t j = 0; j < count; j++, row = at(row, step, T))
+        for (int64_t j = 0; j < count; j++, row = at(row, step, T)) {
+            for (int64_t f = 0; f < TOGETHER * vbytes(T); f += LINE)
+                __builtin_prefetch(row + AHEAD + f);
 #pragma GCC unroll 4
             for (int v = 0; v < TOGETHER; v++)
                 acc[v] += vload_full(row, v * VLEN, T);
+        }
 #pragma GCC unroll 4
         for (int v = 0; v < TOGETHER; v++)
             vstore_full(b->acc, i + v * VLEN, RG_REAL, acc[v]);
@@ -365,6 +369,10 @@ RG_INLINE void reduce_columns(const rg_reduce_args *k, int64_t begin, int64_t en
             fold_part(k, &b, x, width, first, last, RG_REDUCE_EXTREME, T);
         else
             fold_part(k, &b, x, width, first, last, RG_REDUCE_NUMBER, T);
+        if (r->what == RG_REDUCE_TOTAL && (r->parts > 1 || r->apart) && k->across[2] == 1) {
+            memcpy(k->partial + p * r->outputs + offset[2], b.sum, (size_t)width * sizeof *b.sum);
+            continue;
+        }
         for (int64_t i = 0; i < width; i++) {
             const double value = r->what == RG_REDUCE_TOTAL ? b.sum[i] : (double)b.acc[i];
             keep_found(k, offset[1] + i * k->across[1], offset[2] + i * k->across[2], p,
