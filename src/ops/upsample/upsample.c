@@ -2,6 +2,7 @@
 /* Copyright The retrograde authors */
 /* Upsample: description, validation, shape rule, forward, gradient. */
 #include "ops/upsample/upsample.h"
+#include "core/integer.h"
 #include "ops/ops.h"
 #include "runtime/objects.h"
 #include "ops/transpose/channels_last.h"
@@ -135,11 +136,13 @@ static rg_upsample_axis axis_of(const rg_upsample_desc *d, int a, int64_t in, in
     return axis;
 }
 
-/* Rows of a result that make a tile: enough bytes to be worth taking. */
-static int64_t choose_rows(int64_t row)
+/* Rows of a result that make a tile: enough bytes to be worth taking, and few tiles, whose first
+ * rows mix what the tile before has mixed. */
+static int64_t choose_rows(int64_t row, int64_t all)
 {
-    enum { TILE = 128 << 10 };
-    return row >= TILE ? 1 : TILE / (row > 0 ? row : 1);
+    enum { TILES = 64, LEAST = 128 << 10, MOST = 512 << 10 };
+    const int64_t tile = rg_clamp(all / TILES, LEAST, MOST);
+    return row >= tile ? 1 : tile / (row > 0 ? row : 1);
 }
 
 /* Arithmetic hides streaming stores, copies of pixels do not. */
@@ -177,7 +180,7 @@ static rg_status record(rg_call *call, const rg_tensor *x, const rg_tensor *y, b
         RG_ARGS(args),
         .tensors = { RG_BIND(args, from, from), RG_BIND(args, to, to) },
         .units = count > 0 ? args.images * to->desc.dims[h] : 0,
-        .grain = choose_rows(to->desc.dims[h + 1] * args.channels * size),
+        .grain = choose_rows(to->desc.dims[h + 1] * args.channels * size, count * size),
         .bytes = moved,
     };
     return rg_record(call, &launch);

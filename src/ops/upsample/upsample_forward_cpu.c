@@ -158,7 +158,7 @@ RG_INLINE void forward_row(const rg_upsample_args *k, int64_t unit, int64_t firs
 
 /* Columns of two rows of x, one of an even number and one of an odd one, as they are between the
  * columns of x; pairs stand in the order in which they are loaded. */
-enum { MIXED = 2048 };
+enum { MIXED = 2048, LINE = 64 };
 typedef struct mixed_rows {
     int64_t row[2]; /* counted over all images; -1: none */
     real data[2][MIXED];
@@ -171,6 +171,8 @@ RG_INLINE bool is_mixed(const rg_upsample_args *k)
            rows->tap == RG_TAP_LINEAR && rows->out > rows->in;
 }
 
+/* The next row of x is fetched meanwhile: a piece of a row is too short for the processor to do so.
+ */
 RG_INLINE const real *mixed_row(const rg_upsample_args *k, mixed_rows *m, int64_t image,
                                 int64_t row, int64_t count, const positions *p, const rg_dtype T)
 {
@@ -179,11 +181,14 @@ RG_INLINE const real *mixed_row(const rg_upsample_args *k, mixed_rows *m, int64_
     if (m->row[number % 2] == number)
         return to;
     m->row[number % 2] = number;
+    const int64_t ahead = step_of(k, 0, 1, T);
     const char *from =
         (const char *)k->from + image * step_of(k, 0, 0, T) + row * step_of(k, 0, 1, T);
     for (int64_t i = 0; i < count; i++, to += k->channels) {
         const char *left = from + p->left[i], *right = from + p->right[i];
         for (int64_t c = 0; c < k->channels; c += 2 * VLEN) {
+            for (int b = 0; b < 2 * vbytes(T); b += LINE)
+                __builtin_prefetch(at(left, c, T) + ahead + b);
             vpair x = vload_pair(left, c, T, true);
             if (p->f[i] > 0)
                 x = between_pairs(x, vload_pair(right, c, T, true), p->f[i]);

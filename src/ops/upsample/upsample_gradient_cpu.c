@@ -209,10 +209,11 @@ RG_INLINE void fetch_ahead(const rg_upsample_args *k, const target *t, const rg_
 {
     enum { LINE = 64, AHEAD = 2048 };
     const int64_t rows = count_of(&t->rows), columns = count_of(&t->columns);
-    const int64_t bytes = least(step_of(k, 0, 2, T) * columns / 2, AHEAD);
-    if (columns <= 2 || RG_VECTOR_BYTES < LINE)
+    const bool apart = columns <= 2; /* no other pixel reads them */
+    const int64_t bytes = least(step_of(k, 0, 2, T) * columns / (apart ? 1 : 2), AHEAD);
+    if (RG_VECTOR_BYTES < LINE)
         return;
-    for (int64_t row = rows / 2; row < rows; row++)
+    for (int64_t row = apart ? 0 : rows / 2; row < rows; row++)
         for (int64_t i = 0; i < bytes; i += LINE)
             __builtin_prefetch(t->from + row * step_of(k, 0, 1, T) + AHEAD + i, 0, 3);
 }
