@@ -55,8 +55,10 @@ RG_API rg_reduce_desc rg_reduce_desc_default(void);
  *
  *      x (any shape)  ->  y (x without `dims`, or with 1 in their place)
  *
- *  The gradient of min and max reads x; that of sum and mean reads dy alone. Its state contains no
- *  tensors. */
+ *  Min and max: forward fills the state's "winners", of i64 and the shape of y, with what arg_min
+ *  and arg_max give, and the gradient reads these alone; without a state it finds them again from
+ *  x. A winner that is no number of its group passes no gradient. Sum and mean: the gradient reads
+ *  dy alone. All but min and max have a state without tensors. */
 RG_API rg_status rg_reduce_create(rg_device *device, const rg_reduce_desc *desc,
                                   rg_kernel **kernel);
 

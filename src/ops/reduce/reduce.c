@@ -124,14 +124,36 @@ static rg_status shapes(const void *desc, const rg_tensor_desc x[], rg_tensor_de
     return rg_shape_check(&y[0], "reduce: y", NULL);
 }
 
+static bool is_extreme(const rg_reduce_desc *d)
+{
+    return !is_sum(d) && !is_number(d);
+}
+
 static uint32_t reads(const void *desc)
 {
-    return is_sum(desc) ? 0 : RG_READS_X;
+    return is_sum(desc) ? 0 : RG_READS_X | (is_extreme(desc) ? RG_READS_OR_STATE : 0);
 }
 
 static bool joins(const void *desc, const rg_tensor_desc x[])
 {
     return x->rank > 0 && check_dims(desc, x->rank) == RG_OK && !(reduced_dims(desc, x->rank) & 1);
+}
+
+/* ---- state ---- */
+
+/* The winners of an extreme: one number for each element of y, in row-major order. */
+static int32_t make_slots(const void *desc, const rg_tensor_desc x[], rg_state_slot slots[])
+{
+    rg_tensor_desc y[RG_MAX_OUTPUTS];
+    if (!is_extreme(desc) || shapes(desc, x, y) != RG_OK)
+        return 0;
+    slots[0] = (rg_state_slot){ "winners", rg_tensor_desc_dense(RG_I64, y->rank, y->dims) };
+    return 1;
+}
+
+static bool writes_state(const void *desc, bool is_gradient)
+{
+    return !is_gradient && is_extreme(desc);
 }
 
 /* ---- views over the dims of x ---- */
@@ -245,6 +267,12 @@ static int64_t lay_out(const rg_call *call, const rg_tensor_desc *x, const rg_te
     return args->outer.count * args->blocks * result->parts;
 }
 
+/* Where the numbers of extremes go beside these; NULL: nowhere. */
+static const rg_tensor *winners_of(const rg_call *call, const rg_reduce_result *result)
+{
+    return result->what == RG_REDUCE_WINNER ? rg_state_slot_tensor(call->state, 0) : NULL;
+}
+
 /* Joins the parts of all groups. */
 static rg_status record_finish(rg_call *call, const rg_reduce_result *result, rg_dtype dtype,
                                const rg_tensor *partial, const rg_tensor *y)
@@ -252,7 +280,8 @@ static rg_status record_finish(rg_call *call, const rg_reduce_result *result, rg
     const rg_tensor_desc *const descs[] = { &y->desc };
     rg_reduce_finish_args args = { .outer = rg_walk_make(descs, 1, 0, y->desc.rank),
                                    .result = *result };
-    const rg_launch launch = { .tensors = { RG_BIND(args, partial, partial), RG_BIND(args, y, y) },
+    const rg_launch launch = { .tensors = { RG_BIND(args, partial, partial), RG_BIND(args, y, y),
+                                            RG_BIND(args, winners, winners_of(call, result)) },
                                .kernel = RG_REDUCE_FINISH,
                                .dtype = dtype,
                                RG_ARGS(args),
@@ -270,7 +299,8 @@ static rg_status record_groups(rg_call *call, rg_reduce_args *args, int64_t unit
     const int64_t each = part * rg_clamp(args->block, 1, RG_BLOCK_GROUPS);
     const rg_launch launch = {
         .tensors = { RG_BIND(*args, x, x), RG_BIND(*args, y, y),
-                     RG_BIND(*args, partial, partial != NULL ? partial : y) },
+                     RG_BIND(*args, partial, partial != NULL ? partial : y),
+                     RG_BIND(*args, winners, winners_of(call, &args->result)) },
         .kernel = args->block == 0 ? RG_REDUCE_ROWS : RG_REDUCE_COLUMNS,
         .dtype = x->desc.dtype,
         RG_ARGS(*args),
@@ -294,7 +324,7 @@ static rg_status reduce(rg_call *call, rg_reduce_what what, const rg_tensor *x, 
     args.result.apart = wide;
     if (args.result.parts == 1 && !wide)
         return record_groups(call, &args, units, x, y, NULL);
-    const int64_t dims[] = { what == RG_REDUCE_NUMBER ? 2 : 1, args.result.parts,
+    const int64_t dims[] = { what >= RG_REDUCE_NUMBER ? 2 : 1, args.result.parts,
                              args.result.outputs };
     const rg_tensor_desc desc = rg_tensor_desc_dense(RG_F64, 3, dims);
     rg_tensor *partial;
@@ -310,9 +340,10 @@ static rg_status reduce(rg_call *call, rg_reduce_what what, const rg_tensor *x, 
 static rg_status forward(rg_call *call)
 {
     const rg_reduce_desc *d = call->desc;
-    const rg_reduce_what what = is_sum(d)      ? RG_REDUCE_TOTAL
-                                : is_number(d) ? RG_REDUCE_NUMBER
-                                               : RG_REDUCE_EXTREME;
+    const rg_reduce_what what = is_sum(d)             ? RG_REDUCE_TOTAL
+                                : is_number(d)        ? RG_REDUCE_NUMBER
+                                : call->state != NULL ? RG_REDUCE_WINNER
+                                                      : RG_REDUCE_EXTREME;
     return reduce(call, what, call->x[0], call->y[0]);
 }
 
@@ -336,8 +367,10 @@ static rg_status spread(rg_call *call, const rg_tensor *winners)
         args.factor =
             d->kind == RG_REDUCE_MEAN ? d->weight / (double)rg_shape_count(&group) : d->weight;
     const int64_t bytes = rg_shape_count(&dx->desc) * (int64_t)rg_dtype_size(dx->desc.dtype);
-    /* Nothing large is read beside dx, so the cache holds three times as much of it. */
-    args.stream = !args.add && rg_call_streams(call, winners != NULL ? bytes : bytes / 3);
+    /* The cache holds three times as much of dx where nothing large is read beside it, now or
+     * just before, for the winners. */
+    const bool reads_x = winners != NULL && call->state == NULL;
+    args.stream = !args.add && rg_call_streams(call, reads_x ? bytes : bytes / 3);
     if (winners == NULL && !args.add && rg_call_finds(call, RG_REDUCE_REPEAT, dx->desc.dtype))
         args.period = rg_sweep_join_repeats(&args.sweep, 2, 1, RG_REPEAT_MAX);
     const int64_t length = args.sweep.length, piece = args.sweep.piece;
@@ -401,6 +434,8 @@ static rg_status gradient(rg_call *call)
     RG_CHECK(!is_number(d), RG_UNSUPPORTED, "reduce: %s has no gradient", kinds[d->kind]);
     if (is_sum(d))
         return spread(call, NULL);
+    if (call->state != NULL)
+        return spread(call, rg_state_slot_tensor(call->state, 0));
     if (awards_rows(call, &args))
         return award_rows(call, &args);
     const rg_tensor_desc *dy = &call->dy[0]->desc;
@@ -418,8 +453,8 @@ RG_OP_DEFINE(reduce, .text = "sum, mean, minimum, maximum or their indices along
              .desc = { fields, &defaults, sizeof defaults },
              .inputs = (const char *const[]){ "x", NULL },
              .outputs = (const char *const[]){ "y", NULL }, .names = names, .check = check,
-             .shapes = shapes, .reads = reads, .joins = joins, .forward = forward,
-             .gradient = gradient);
+             .shapes = shapes, .state = make_slots, .writes_state = writes_state, .reads = reads,
+             .joins = joins, .forward = forward, .gradient = gradient);
 
 rg_status rg_reduce_create(rg_device *device, const rg_reduce_desc *desc, rg_kernel **kernel)
 {

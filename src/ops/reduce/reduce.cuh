@@ -11,9 +11,11 @@
 #include "backend/cuda/kernel.cuh"
 #include "ops/reduce/reduce.h"
 
+#include <limits.h>
+
 enum { THREADS = 256 };
 
-static __device__ __forceinline__ int64_t at_most(int64_t a, int64_t b)
+static __host__ __device__ __forceinline__ int64_t at_most(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -42,6 +44,36 @@ static __device__ __forceinline__ found<REAL> better(const found<REAL> &a, const
     return b_wins || (equal && b.number < a.number) ? b : a;
 }
 
+/* An extreme and the number of the first element of its part that is equal to it. The extreme is
+ * that of the first thread that has one, as it is where no number is wanted: +0 and -0 are equal.
+ */
+template <class REAL> struct winner {
+    REAL value;
+    int thread, number;
+};
+
+template <class REAL>
+static __device__ __forceinline__ winner<REAL> winner_of(const found<REAL> &f, int thread,
+                                                         int64_t first)
+{
+    const bool any = f.number != INT64_MAX;
+    return { f.value, any ? thread : INT_MAX, any ? (int)(f.number - first) : INT_MAX };
+}
+
+template <class REAL>
+static __device__ __forceinline__ winner<REAL> better(const winner<REAL> &a, const winner<REAL> &b)
+{
+    const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
+    const bool equal = a.value == b.value || (a_nan && b_nan);
+    const bool b_beats = b.value > a.value || (b_nan && !a_nan);
+    const bool takes_b = b_beats || (equal && b.thread < a.thread);
+    const int least = a.number < b.number ? a.number : b.number;
+    return { takes_b ? b.value : a.value, takes_b ? b.thread : a.thread,
+             equal     ? least
+             : b_beats ? b.number
+                       : a.number };
+}
+
 /* The larger one, or NaN: where indices are not needed, and so neither is the first of two
  * zeros. */
 static __device__ __forceinline__ double larger(double a, double b)
@@ -66,12 +98,13 @@ template <rg_reduce_what WHAT, class REAL, class NUMBER>
 static __device__ __forceinline__ void improve(REAL &best, NUMBER &best_number, REAL value,
                                                NUMBER number)
 {
-    if (WHAT == RG_REDUCE_EXTREME) {
-        best = larger(best, value);
-    } else if (!(value <= best) && best == best) {
-        best = value;
+    const bool wins = WHAT >= RG_REDUCE_NUMBER && !(value <= best) && best == best;
+    if (wins)
         best_number = number;
-    }
+    if (WHAT != RG_REDUCE_NUMBER)
+        best = larger(best, value);
+    else if (wins)
+        best = value;
 }
 
 template <class REAL> static __device__ __forceinline__ found<REAL> start_at(int64_t j, int64_t end)
@@ -79,16 +112,25 @@ template <class REAL> static __device__ __forceinline__ found<REAL> start_at(int
     return { -(REAL)INFINITY, j < end ? j : INT64_MAX };
 }
 
-/* Joins what the threads of a group know; `shared` holds one of each warp. */
 template <class REAL>
-static __device__ __forceinline__ found<REAL> reduce_better(found<REAL> f, int threads,
-                                                            found<REAL> *shared)
+static __device__ __forceinline__ found<REAL> from_lane(const found<REAL> &f, int m)
 {
-    for (int m = 1; m < 32 && m < threads; m *= 2) {
-        const found<REAL> other = { __shfl_xor_sync(~0u, f.value, m),
-                                    __shfl_xor_sync(~0u, f.number, m) };
-        f = better(f, other);
-    }
+    return { __shfl_xor_sync(~0u, f.value, m), __shfl_xor_sync(~0u, f.number, m) };
+}
+
+template <class REAL>
+static __device__ __forceinline__ winner<REAL> from_lane(const winner<REAL> &f, int m)
+{
+    return { __shfl_xor_sync(~0u, f.value, m), __shfl_xor_sync(~0u, f.thread, m),
+             __shfl_xor_sync(~0u, f.number, m) };
+}
+
+/* Joins what the threads of a group know, found or winner; `shared` holds one of each warp. */
+template <class FOUND>
+static __device__ __forceinline__ FOUND reduce_better(FOUND f, int threads, FOUND *shared)
+{
+    for (int m = 1; m < 32 && m < threads; m *= 2)
+        f = better(f, from_lane(f, m));
     if (threads <= 32)
         return f;
     if (threadIdx.x % 32 == 0)
@@ -150,10 +192,10 @@ static __device__ void store_found(const rg_reduce_result &r, void *y, int64_t a
 {
     if (r.what == RG_REDUCE_NUMBER)
         ((int64_t *)y)[at] = number;
-    else if (r.what == RG_REDUCE_EXTREME)
-        store<T>(y, at, (real<T>)(value * r.sign));
-    else
+    else if (r.what == RG_REDUCE_TOTAL)
         store<T>(y, at, (real<T>)(value * r.weight / r.divisor));
+    else
+        store<T>(y, at, (real<T>)(value * r.sign));
 }
 
 /* The result of part p of output o: in y if it is the only one. */
@@ -164,10 +206,12 @@ static __device__ void keep_found(const rg_reduce_args &k, int64_t y, int64_t o,
     const rg_reduce_result &r = k.result;
     if (r.parts == 1 && !r.apart) {
         store_found<T>(r, k.y, y, value, number);
+        if (r.what == RG_REDUCE_WINNER)
+            k.winners[o] = number;
         return;
     }
     k.partial[p * r.outputs + o] = value;
-    if (r.what == RG_REDUCE_NUMBER)
+    if (r.what >= RG_REDUCE_NUMBER)
         k.partial[(r.parts + p) * r.outputs + o] = (double)number;
 }
 

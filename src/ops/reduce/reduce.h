@@ -20,9 +20,14 @@ enum {
     RG_REDUCE_KERNELS
 };
 
-/* What is kept of a group: sums, extremes, or the number of the extreme. A least element is a
- * largest one with the sign changed. */
-typedef enum rg_reduce_what { RG_REDUCE_TOTAL, RG_REDUCE_EXTREME, RG_REDUCE_NUMBER } rg_reduce_what;
+/* What is kept of a group: its sum, its extreme, the number of the extreme, or both of these; from
+ * RG_REDUCE_NUMBER on there is a number. A least element is a largest one with the sign changed. */
+typedef enum rg_reduce_what {
+    RG_REDUCE_TOTAL,
+    RG_REDUCE_EXTREME,
+    RG_REDUCE_NUMBER,
+    RG_REDUCE_WINNER
+} rg_reduce_what;
 
 /* Results of groups: elements of the dtype, or i64 for numbers. */
 typedef struct rg_reduce_result {
@@ -39,10 +44,11 @@ typedef struct rg_reduce_result {
 typedef struct rg_reduce_args {
     const void *x;
     void *y;
-    double *partial; /* y where there is one part */
-    rg_walk outer;   /* tensors x, y, and o; rows: over groups; columns: over rows of groups */
-    rg_walk group;   /* over the elements of a group, tensor x */
-    int64_t length;  /* elements of a group */
+    double *partial;  /* y where there is one part */
+    int64_t *winners; /* RG_REDUCE_WINNER: the number of output o at o */
+    rg_walk outer;    /* tensors x, y, and o; rows: over groups; columns: over rows of groups */
+    rg_walk group;    /* over the elements of a group, tensor x */
+    int64_t length;   /* elements of a group */
     int64_t width, block, blocks; /* columns: groups of a row, of a unit; units of a row; rows: 0 */
     int64_t across[3];            /* columns: from one group to the next */
     int64_t side;                 /* columns: adjacent groups, by shape alone */
@@ -53,7 +59,8 @@ typedef struct rg_reduce_args {
 typedef struct rg_reduce_finish_args {
     const double *partial;
     void *y;
-    rg_walk outer; /* over groups: tensor y */
+    int64_t *winners; /* as those of rg_reduce_args */
+    rg_walk outer;    /* over groups: tensor y */
     rg_reduce_result result;
 } rg_reduce_finish_args;
 
@@ -63,7 +70,7 @@ enum { RG_REPEAT_MAX = 1024 };
 typedef struct rg_reduce_gradient_args {
     const void *dy;
     void *dx;
-    const int64_t *winners; /* RG_REDUCE_AWARD */
+    const int64_t *winners; /* RG_REDUCE_AWARD; one that is no number of its group gets nothing */
     rg_sweep sweep;         /* tensors dx, dy, numbers of outputs, numbers within groups */
     double factor;          /* of dy */
     int64_t period;         /* RG_REDUCE_REPEAT: elements of a row of dy; those of dx are repeats */

@@ -89,11 +89,11 @@ static __device__ __forceinline__ double join_columns(const real<T> sum[VLEN<T>]
 
 /* Joins the threads of a block with the same vector; thread t < across has the result. `shared`
  * holds VALUES of every thread. */
-template <int VALUES, class REAL>
-static __device__ __forceinline__ void reduce_better_down(found<REAL> f[VALUES], int across,
-                                                          found<REAL> *shared)
+template <int VALUES, class FOUND>
+static __device__ __forceinline__ void reduce_better_down(FOUND f[VALUES], int across,
+                                                          FOUND *shared)
 {
-    found<REAL> *const own = shared + threadIdx.x;
+    FOUND *const own = shared + threadIdx.x;
 #pragma unroll
     for (int e = 0; e < VALUES; e++)
         own[e * THREADS] = f[e];
@@ -110,6 +110,26 @@ static __device__ __forceinline__ void reduce_better_down(found<REAL> f[VALUES],
 #pragma unroll
     for (int e = 0; e < VALUES; e++)
         f[e] = own[e * THREADS];
+}
+
+/* What the threads of a block have found in their columns, joined. */
+template <rg_dtype T, rg_reduce_what WHAT>
+static __device__ __forceinline__ void join_found(column_results<T> &r, const column_rows &p,
+                                                  int across, char *shared)
+{
+    enum { V = VLEN<T> };
+    if constexpr (WHAT == RG_REDUCE_WINNER) {
+        winner<real<T>> own[V];
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            own[e] = winner_of(r.best[e], p.down, p.first);
+        reduce_better_down<V>(own, across, (winner<real<T>> *)shared);
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            r.best[e] = { own[e].value, p.first + own[e].number };
+    } else {
+        reduce_better_down<V>(r.best, across, (found<real<T>> *)shared);
+    }
 }
 
 /* ---- the rows of a thread ---- */
@@ -188,7 +208,7 @@ static __device__ __forceinline__ void scan_vectors_down(const rg_reduce_args &k
         }
     }
 #pragma unroll
-    for (int e = 0; e < V && WHAT == RG_REDUCE_NUMBER; e++) {
+    for (int e = 0; e < V && WHAT >= RG_REDUCE_NUMBER; e++) {
         if (rows > 0)
             r.best[e].number = start + (int64_t)number[e] * step;
     }
@@ -223,7 +243,7 @@ columns_unit(const rg_reduce_args &k, const columns_plan &plan, int64_t unit, ch
             keep_found<T>(k, y + column * k.across[1], o + column * k.across[2], p.p, total, 0);
         return;
     }
-    reduce_better_down<V>(r.best, plan.across, (found<real<T>> *)shared);
+    join_found<T, WHAT>(r, p, plan.across, shared);
     const int64_t column = p.column + p.across * V;
     for (int e = 0; e < V && e < p.left && p.down == 0; e++)
         keep_found<T>(k, y + (column + e) * k.across[1], o + (column + e) * k.across[2], p.p,
@@ -247,7 +267,9 @@ static void columns(const rg_reduce_args &k, const rg_cuda_target *target)
 {
     enum { V = VLEN<T> };
     const int64_t most_blocks = 1 << 24;
-    const int64_t each = WHAT == RG_REDUCE_TOTAL ? sizeof(real<T>) : sizeof(found<real<T>>);
+    const int64_t each = WHAT == RG_REDUCE_TOTAL    ? sizeof(real<T>)
+                         : WHAT == RG_REDUCE_WINNER ? sizeof(winner<real<T>>)
+                                                    : sizeof(found<real<T>>);
     columns_plan plan = { power_of_two(ceil_div(k.side, V), 1, 32), 0, false };
     plan.chunks = ceil_div(k.width, plan.across * V);
     plan.wide = k.dense && k.width % V == 0 && is_aligned<T>(k.x, &k.outer, 0) &&
@@ -265,8 +287,10 @@ template <rg_dtype T> static void reduce_columns(const void *args, const rg_cuda
         columns<T, RG_REDUCE_TOTAL>(k, target);
     else if (k.result.what == RG_REDUCE_EXTREME)
         columns<T, RG_REDUCE_EXTREME>(k, target);
-    else
+    else if (k.result.what == RG_REDUCE_NUMBER)
         columns<T, RG_REDUCE_NUMBER>(k, target);
+    else
+        columns<T, RG_REDUCE_WINNER>(k, target);
 }
 
 /* ---- table ---- */

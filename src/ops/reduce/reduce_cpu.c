@@ -29,10 +29,10 @@ RG_INLINE void store_found(const rg_reduce_result *r, void *y, int64_t at, found
 {
     if (r->what == RG_REDUCE_NUMBER)
         ((int64_t *)y)[at] = f.number;
-    else if (r->what == RG_REDUCE_EXTREME)
-        store_one(y, at, T, (real)(f.value * r->sign));
-    else
+    else if (r->what == RG_REDUCE_TOTAL)
         store_one(y, at, T, (real)(f.value * r->weight / r->divisor));
+    else
+        store_one(y, at, T, (real)(f.value * r->sign));
 }
 
 /* The result of part p of output o: in y if it is the only one. */
@@ -42,10 +42,12 @@ RG_INLINE void keep_found(const rg_reduce_args *k, int64_t y, int64_t o, int64_t
     const rg_reduce_result *r = &k->result;
     if (r->parts == 1 && !r->apart) {
         store_found(r, k->y, y, f, T);
+        if (r->what == RG_REDUCE_WINNER)
+            k->winners[o] = f.number;
         return;
     }
     k->partial[p * r->outputs + o] = f.value;
-    if (r->what == RG_REDUCE_NUMBER)
+    if (r->what >= RG_REDUCE_NUMBER)
         k->partial[(r->parts + p) * r->outputs + o] = (double)f.number;
 }
 
@@ -203,7 +205,7 @@ RG_INLINE found extreme_row(const rg_reduce_args *k, const char *x, int64_t begi
         if (beats(best, f.value))
             f = (found){ best, j };
     }
-    if (k->result.what == RG_REDUCE_NUMBER) {
+    if (k->result.what >= RG_REDUCE_NUMBER) {
         const int64_t count = least(PIECE, end - f.number);
         const char *from = piece_at(k, x, f.number, count, piece, T);
         f.number += first_in_piece(from, count, sign, f.value, T);
@@ -399,11 +401,13 @@ RG_INLINE void reduce_finish(const rg_reduce_finish_args *k, int64_t begin, int6
         }
         if (r->what == RG_REDUCE_TOTAL)
             f.value = piece_sum_end(&total);
-        if (r->what == RG_REDUCE_NUMBER)
+        if (r->what >= RG_REDUCE_NUMBER)
             f.number = (int64_t)k->partial[(r->parts + f.number) * r->outputs + o];
         int64_t offset;
         rg_walk_offsets(&k->outer, 1, o, &offset);
         store_found(r, k->y, offset, f, T);
+        if (r->what == RG_REDUCE_WINNER)
+            k->winners[o] = f.number;
     }
 }
 

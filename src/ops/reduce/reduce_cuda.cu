@@ -33,6 +33,20 @@ static __device__ __forceinline__ row_part find_part(const rg_reduce_args &k, in
     return part;
 }
 
+/* The best of what the threads of a group have found in their part. */
+template <rg_reduce_what WHAT, class REAL>
+static __device__ __forceinline__ found<REAL> join_found(const found<REAL> &best,
+                                                         const row_part &part, int threads)
+{
+    __shared__ found<REAL> bests[32];
+    __shared__ winner<REAL> winners[32];
+    if (WHAT != RG_REDUCE_WINNER)
+        return reduce_better(best, threads, bests);
+    const winner<REAL> w =
+        reduce_better(winner_of(best, part.thread, part.first), threads, winners);
+    return { w.value, part.first + w.number };
+}
+
 /* VLEN elements from number j on, of which `count` are there; the others are `fill`. */
 template <rg_dtype T>
 static __device__ __forceinline__ void load_row(const rg_reduce_args &k, const char *x, int64_t j,
@@ -55,7 +69,6 @@ static __global__ void __launch_bounds__(THREADS)
 {
     enum { V = VLEN<T>, SUM = WHAT == RG_REDUCE_TOTAL };
     __shared__ double sums[32];
-    __shared__ found<real<T>> bests[32];
     const row_part part = find_part(k, plan.threads);
     const char *x = at<T>(k.x, walk_offset(k.outer, 0, part.o));
     const real<T> sign = (real<T>)k.result.sign;
@@ -75,7 +88,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
     const double total = SUM ? reduce((double)sum, plan.threads, sums, false) : 0;
     if (!SUM)
-        best = reduce_better(best, plan.threads, bests);
+        best = join_found<WHAT>(best, part, plan.threads);
     if (part.there && part.thread == 0)
         keep_found<T>(k, walk_offset(k.outer, 1, part.o), part.o, part.p,
                       SUM ? total : (double)best.value, best.number);
@@ -88,7 +101,6 @@ static __global__ void __launch_bounds__(THREADS, 4)
 {
     enum { V = VLEN<T>, SUM = WHAT == RG_REDUCE_TOTAL };
     __shared__ double sums[32];
-    __shared__ found<real<T>> bests[32];
     const row_part part = find_part(k, plan.threads);
     const int vectors = (int)(part.end - part.first) / V;
     const char *const x = at<T>(k.x, straight_offset(k.outer, 0, part.o) + part.first);
@@ -100,7 +112,7 @@ static __global__ void __launch_bounds__(THREADS, 4)
         best.value = own.best;
         if (part.thread < vectors)
             best.number = part.first + own.number;
-        best = reduce_better(best, plan.threads, bests);
+        best = join_found<WHAT>(best, part, plan.threads);
     }
     if (part.there && part.thread == 0)
         keep_found<T>(k, straight_offset(k.outer, 1, part.o), part.o, part.p,
@@ -127,8 +139,10 @@ template <rg_dtype T> static void reduce_rows(const void *args, const rg_cuda_ta
         rows<T, RG_REDUCE_TOTAL>(k, target);
     else if (k.result.what == RG_REDUCE_EXTREME)
         rows<T, RG_REDUCE_EXTREME>(k, target);
-    else
+    else if (k.result.what == RG_REDUCE_NUMBER)
         rows<T, RG_REDUCE_NUMBER>(k, target);
+    else
+        rows<T, RG_REDUCE_WINNER>(k, target);
 }
 
 /* ---- joining parts ---- */
@@ -164,9 +178,11 @@ static __device__ __forceinline__ void store_joined(const rg_reduce_finish_args 
                                                     double total, const found<double> &best)
 {
     const rg_reduce_result &r = k.result;
-    const int64_t number = r.what == RG_REDUCE_NUMBER
+    const int64_t number = r.what >= RG_REDUCE_NUMBER
                                ? (int64_t)k.partial[(r.parts + best.number) * r.outputs + o]
                                : 0;
+    if (r.what == RG_REDUCE_WINNER)
+        k.winners[o] = number;
     store_found<T>(r, k.y, offset_at(k.outer, 0, o), r.what == RG_REDUCE_TOTAL ? total : best.value,
                    number);
 }

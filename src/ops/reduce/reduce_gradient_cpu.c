@@ -122,17 +122,18 @@ RG_INLINE void award_columns(const char *dy, char *dx, const int64_t *winners, i
         award_one(dy, dx, winners, j, i, vlanes_left(count - i), add, T);
 }
 
-/* Elements of one group, of which `winner` gets dy and the others 0. The cache line of the
- * winner is made first: if it were written by streaming stores, it would have to be read back. */
+/* Elements of one group, of which `winner` gets dy and the others 0. Streaming stores would have
+ * the cache line of the winner read back: it is made before it is written. */
 RG_INLINE void award_row(const char *dy, char *dx, int64_t winner, int64_t count, bool stream,
                          const rg_dtype T)
 {
     enum { LINE_BYTES = 64 };
     const int64_t element = vbytes(T) / VLEN, bytes = count * element;
-    const int64_t at_bytes = winner * element;
+    const bool wins = winner >= 0 && winner < count;
+    const int64_t at_bytes = wins ? winner * element : 0;
     const int64_t before = at_bytes - (int64_t)((uintptr_t)(dx + at_bytes) % LINE_BYTES);
-    const bool wins = winner >= 0 && winner < count, whole = before + LINE_BYTES <= bytes;
-    if (!wins || before < 0 || !whole) {
+    const bool whole = before + LINE_BYTES <= bytes;
+    if (!stream || !wins || before < 0 || !whole) {
         move_bytes(dx, NULL, bytes, true, stream);
         if (wins)
             store_one(dx, winner, T, load_one(dy, 0, T));
@@ -140,9 +141,15 @@ RG_INLINE void award_row(const char *dy, char *dx, int64_t winner, int64_t count
     }
     char line[LINE_BYTES] = { 0 };
     store_one(line + (at_bytes - before), 0, T, load_one(dy, 0, T)); /* within the line */
-    move_bytes(dx, NULL, before, true, stream);
-    move_bytes(dx + before, line, LINE_BYTES, false, stream);
-    move_bytes(dx + before + LINE_BYTES, NULL, bytes - before - LINE_BYTES, true, stream);
+    move_bytes(dx, NULL, before, true, true);
+    move_bytes(dx + before, line, LINE_BYTES, false, true);
+    move_bytes(dx + before + LINE_BYTES, NULL, bytes - before - LINE_BYTES, true, true);
+}
+
+/* The winner of a group, counted from element `first` on; any number there is may be given. */
+RG_INLINE int64_t winner_from(const int64_t *winner, int64_t first)
+{
+    return (int64_t)((uint64_t)*winner - (uint64_t)first);
 }
 
 RG_INLINE void award_more(const char *dy, char *dx, int64_t winner, int64_t count, const rg_dtype T)
@@ -163,9 +170,9 @@ RG_INLINE void reduce_award(const rg_reduce_gradient_args *k, int64_t begin, int
         const int64_t *winners = k->winners + offset[2];
         const bool row = step[0] == 1 && step[2] == 0 && step[3] == 1;
         if (row && k->add) {
-            award_more(dy, dx, *winners - offset[3], count, T);
+            award_more(dy, dx, winner_from(winners, offset[3]), count, T);
         } else if (row) {
-            award_row(dy, dx, *winners - offset[3], count, k->stream, T);
+            award_row(dy, dx, winner_from(winners, offset[3]), count, k->stream, T);
         } else if (step[0] == 1 && step[1] == 1 && step[2] == 1 && step[3] == 0) {
             award_columns(dy, dx, winners, offset[3], count, k->add, T);
         } else {

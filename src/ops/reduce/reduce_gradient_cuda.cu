@@ -12,8 +12,9 @@ static __device__ __forceinline__ real<T> gradient_at(const rg_reduce_gradient_a
                                                       int64_t o, int64_t number, int64_t j)
 {
     const int64_t *step = k.sweep.step;
-    if (AWARD && k.winners[o + j * step[2]] != number + j * step[3])
-        return 0;
+    if (AWARD)
+        return k.winners[o + j * step[2]] == number + j * step[3] ? load<T>(k.dy, dy + j * step[1])
+                                                                  : 0;
     return load<T>(k.dy, dy + j * step[1]) * (real<T>)k.factor;
 }
 
@@ -167,9 +168,197 @@ template <rg_dtype T> static void reduce_spread(const void *args, const rg_cuda_
     spread<T, false>(*(const rg_reduce_gradient_args *)args, target);
 }
 
+/* ---- extremes: winners that are known ---- */
+
+/* A vector of dx whose element `winner` is dy and whose others are 0; added to `old` if there is
+ * one. */
+template <rg_dtype T>
+static __device__ __forceinline__ void award_vector(char *dx, uint64_t winner, element<T> dy,
+                                                    const uint4 *old, bool stream)
+{
+    enum { V = VLEN<T> };
+    real<T> value[V] = {}, before[V];
+    if (winner < V) {
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            value[e] = winner == e ? to_real<T>(dy) : 0;
+    }
+    if (old != NULL) {
+        unpack<T>(*old, before);
+#pragma unroll
+        for (int e = 0; e < V; e++)
+            value[e] += before[e];
+    }
+    store_vector(dx, pack<T>(value), stream);
+}
+
+/* Rows of dx with one winner each, of whole, aligned vectors. */
+typedef struct row_plan {
+    int32_t total, vectors; /* vectors of dx, of a row */
+    small_divider by_row;   /* vectors of a row */
+    quick_walk<4> rows;     /* tensors dx, dy, numbers of outputs, numbers within groups */
+} row_plan;
+
+template <rg_dtype T>
+static __global__ void __launch_bounds__(THREADS)
+    award_to_rows(const __grid_constant__ rg_reduce_gradient_args k,
+                  const __grid_constant__ row_plan plan)
+{
+    enum { V = VLEN<T> };
+    const int64_t first = (int64_t)blockIdx.x * (SPREAD * THREADS) + threadIdx.x;
+    char *dx[SPREAD];
+    uint64_t winner[SPREAD];
+    element<T> dy[SPREAD];
+    uint4 old[SPREAD];
+#pragma unroll
+    for (int i = 0; i < SPREAD; i++) {
+        if (first + i * THREADS >= plan.total)
+            break;
+        const int32_t v = (int32_t)first + i * THREADS, row = divide(v, plan.by_row);
+        const quick_index index = find_index(plan.rows, row);
+        const int64_t j = (int64_t)(v - row * plan.vectors) * V;
+        dx[i] = at<T>(k.dx, quick_offset(plan.rows, 0, index) + j);
+        dy[i] = ((const element<T> *)k.dy)[quick_offset(plan.rows, 1, index)];
+        winner[i] = (uint64_t)k.winners[quick_offset(plan.rows, 2, index)] -
+                    (uint64_t)(quick_offset(plan.rows, 3, index) + j);
+        if (k.add)
+            old[i] = load_vector(dx[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < SPREAD; i++) {
+        if (first + i * THREADS >= plan.total)
+            break;
+        award_vector<T>(dx[i], winner[i], dy[i], k.add ? &old[i] : NULL, k.stream);
+    }
+}
+
+/* Whether each row of the sweep lies within one group, and is whole vectors. */
+template <rg_dtype T> static bool plan_rows(const rg_reduce_gradient_args &k, row_plan *plan)
+{
+    const rg_sweep &s = k.sweep;
+    const int64_t vectors = s.length / VLEN<T>;
+    const bool fits = s.step[0] == 1 && s.step[2] == 0 && s.step[3] == 1 &&
+                      s.length % VLEN<T> == 0 && is_aligned<T>(k.dx, &s.outer, 0) &&
+                      vectors * s.outer.count <= INT32_MAX - SPREAD * THREADS;
+    if (!fits || !quick_walk_of(s.outer, &plan->rows))
+        return false;
+    plan->total = (int32_t)(vectors * s.outer.count);
+    plan->vectors = (int32_t)vectors;
+    plan->by_row = small_divider_of(vectors);
+    return true;
+}
+
+/* Adjacent groups: rows of dx that have the same winners and dy. A thread has one vector of columns
+ * and every `side`-th of SPREAD_ROWS * side rows. */
+enum { SPREAD_ROWS = 8 };
+
+typedef struct column_plan {
+    int32_t total; /* threads */
+    int32_t vectors, rows,
+        side;       /* vectors of a row; rows of a group; those that are side by side */
+    int32_t chunks; /* of rows */
+    small_divider by_slab, by_vectors, by_chunks;
+    int64_t step;        /* of dx, from row to row */
+    quick_walk<3> outer; /* over rows of groups: tensors dx, dy, numbers of outputs */
+} column_plan;
+
+template <rg_dtype T>
+static __global__ void __launch_bounds__(THREADS)
+    award_to_columns(const __grid_constant__ rg_reduce_gradient_args k,
+                     const __grid_constant__ column_plan plan)
+{
+    enum { V = VLEN<T> };
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= plan.total)
+        return;
+    const int32_t slab = divide((int32_t)i, plan.by_slab);
+    const int32_t place = (int32_t)i - slab * plan.side * plan.vectors;
+    const int32_t down = divide(place, plan.by_vectors), outer = divide(slab, plan.by_chunks);
+    const int32_t row = (slab - outer * plan.chunks) * SPREAD_ROWS * plan.side + down;
+    const int64_t column = (int64_t)(place - down * plan.vectors) * V;
+    const quick_index index = find_index(plan.outer, outer);
+    const int64_t *const winners = k.winners + quick_offset(plan.outer, 2, index) + column;
+    char *dx = at<T>(k.dx, quick_offset(plan.outer, 0, index) + column + row * plan.step);
+    real<T> dy[V];
+    unsigned turn[V]; /* from the first row of this thread to the winner */
+    unpack<T>(load_vector(at<T>(k.dy, quick_offset(plan.outer, 1, index) + column)), dy);
+#pragma unroll
+    for (int e = 0; e < V; e += 2) {
+        const longlong2 two = *(const longlong2 *)(winners + e);
+        const uint64_t from[] = { (uint64_t)two.x - (uint64_t)row,
+                                  (uint64_t)two.y - (uint64_t)row };
+        for (int p = 0; p < 2; p++)
+            turn[e + p] =
+                from[p] < (uint64_t)(SPREAD_ROWS * plan.side) ? (unsigned)from[p] : UINT_MAX;
+    }
+#pragma unroll
+    for (int r = 0; r < SPREAD_ROWS;
+         r++, dx += plan.side * plan.step * (int64_t)sizeof(element<T>)) {
+        real<T> value[V], old[V];
+        if (row + r * plan.side >= plan.rows)
+            break;
+        if (k.add)
+            unpack<T>(load_vector(dx), old);
+#pragma unroll
+        for (int e = 0; e < V; e++) {
+            value[e] = turn[e] == (unsigned)(r * plan.side) ? dy[e] : 0;
+            value[e] = k.add ? old[e] + value[e] : value[e];
+        }
+        store_vector(dx, pack<T>(value), k.stream);
+    }
+}
+
+/* Whether the rows of the sweep are adjacent groups, element for element, of whole vectors. */
+template <rg_dtype T> static bool plan_columns(const rg_reduce_gradient_args &k, column_plan *plan)
+{
+    const rg_sweep &s = k.sweep;
+    rg_walk outer = s.outer;
+    int64_t step[4];
+    if (outer.rank == 0 || outer.count == 0 || s.length % VLEN<T> != 0)
+        return false;
+    const int64_t vectors = s.length / VLEN<T>;
+    bool fits = s.step[0] == 1 && s.step[1] == 1 && s.step[2] == 1 && s.step[3] == 0;
+    fits &= is_aligned<T>(k.dx, &outer, 0) && is_aligned<T>(k.dy, &outer, 1);
+    const int32_t last = --outer.rank;
+    const int64_t rows = outer.dims[last];
+    for (int t = 0; t < 4; t++)
+        step[t] = outer.strides[t][last];
+    outer.count /= rows;
+    for (int32_t d = 0; d < last; d++)
+        fits &= outer.strides[3][d] == 0 && outer.strides[2][d] % 2 == 0;
+    fits &= (uintptr_t)k.winners % 16 == 0; /* read by twos */
+    fits &= step[1] == 0 && step[2] == 0 && step[3] == 1;
+    const int64_t side = at_most(rows, ceil_div(THREADS, vectors));
+    const int64_t chunks = ceil_div(rows, SPREAD_ROWS * side), slab = side * vectors;
+    fits &= rows <= INT32_MAX / 2 && vectors <= INT32_MAX / SPREAD_ROWS / THREADS;
+    if (!fits || outer.count * chunks > INT32_MAX / slab - THREADS ||
+        !quick_walk_of(outer, &plan->outer))
+        return false;
+    plan->total = (int32_t)(outer.count * chunks * slab);
+    plan->vectors = (int32_t)vectors;
+    plan->rows = (int32_t)rows;
+    plan->side = (int32_t)side;
+    plan->chunks = (int32_t)chunks;
+    plan->by_slab = small_divider_of(slab);
+    plan->by_vectors = small_divider_of(vectors);
+    plan->by_chunks = small_divider_of(chunks);
+    plan->step = step[0];
+    return true;
+}
+
 template <rg_dtype T> static void reduce_award(const void *args, const rg_cuda_target *target)
 {
-    spread<T, true>(*(const rg_reduce_gradient_args *)args, target);
+    const rg_reduce_gradient_args &k = *(const rg_reduce_gradient_args *)args;
+    row_plan rows;
+    column_plan columns;
+    if (plan_rows<T>(k, &rows))
+        launch(award_to_rows<T>, ceil_div(rows.total, SPREAD * THREADS), THREADS, 0, target, k,
+               rows);
+    else if (plan_columns<T>(k, &columns))
+        launch(award_to_columns<T>, ceil_div(columns.total, THREADS), THREADS, 0, target, k,
+               columns);
+    else
+        spread<T, true>(k, target);
 }
 
 /* ---- extremes of rows: found and awarded in one launch ---- */
