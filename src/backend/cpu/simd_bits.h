@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Vectors as bits: whether a lane is set, is NaN, is at most some number; products of integers. */
+/* Vectors as bits: whether a lane is set, which are, is one NaN, is at most some number; products
+ * of integers. */
 #ifndef RG_CPU_SIMD_BITS_H
 #define RG_CPU_SIMD_BITS_H
 
@@ -22,6 +23,29 @@ RG_INLINE bool vany(vint mask)
     for (int e = 0; e < VLEN; e++)
         any |= mask[e];
     return any != 0;
+#endif
+}
+
+/* Which lanes of a mask are set, the first in bit 0. */
+RG_INLINE uint32_t vmask_bits(vint mask)
+{
+#if defined(__AVX512F__) && RG_REAL_F64
+    return _mm512_movepi64_mask((__m512i)mask);
+#elif defined(__AVX512F__)
+    return _mm512_movepi32_mask((__m512i)mask);
+#elif defined(__AVX2__) && RG_REAL_F64
+    return (uint32_t)_mm256_movemask_pd((__m256d)mask);
+#elif defined(__AVX2__)
+    return (uint32_t)_mm256_movemask_ps((__m256)mask);
+#elif defined(__SSE2__) && RG_REAL_F64
+    return (uint32_t)_mm_movemask_pd((__m128d)mask);
+#elif defined(__SSE2__)
+    return (uint32_t)_mm_movemask_ps((__m128)mask);
+#else
+    uint32_t bits = 0;
+    for (int e = 0; e < VLEN; e++)
+        bits |= (uint32_t)(mask[e] & 1) << e;
+    return bits;
 #endif
 }
 

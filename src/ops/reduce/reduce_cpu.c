@@ -123,7 +123,8 @@ RG_OUTLINE double extreme_with_nan(const char *from, int64_t count, real sign, r
 
 /* The extreme of neighbours. A maximum does not see NaN, so products with 0 are added up beside it:
  * if their sum is no number, there may be one. */
-RG_INLINE double extreme_of(const char *from, int64_t count, real sign, const rg_dtype T)
+RG_INLINE double extreme_of(const char *from, int64_t count, real sign, rg_lanes *lanes,
+                            const rg_dtype T)
 {
     const vreal factor = vset(sign), zero = vset(0);
     rg_lanes best = lanes_of(-RG_INFINITY), seen = lanes_of(0);
@@ -143,6 +144,7 @@ RG_INLINE double extreme_of(const char *from, int64_t count, real sign, const rg
         best.part[0] = vmax(vkeep(value * factor, n, -RG_INFINITY), best.part[0]);
         seen.part[0] = vfma(value, zero, seen.part[0]);
     }
+    *lanes = best;
     if (lanes_sum(seen) == 0)
         return (double)lanes_max(best);
     return extreme_with_nan(from, count, sign, T);
@@ -191,21 +193,62 @@ RG_INLINE int64_t first_in_piece(const char *from, int64_t count, real sign, dou
     return 0;
 }
 
+/* The first element that lane `lane` of extreme_of() had and that is `best`. It looks at all of
+ * them, so that a processor has nothing to guess. */
+RG_INLINE int64_t first_of_lane(const char *from, int64_t count, real sign, real best, int64_t lane,
+                                const rg_dtype T)
+{
+    const int64_t rows = count / (4 * VLEN);
+    int64_t number = count;
+    for (int64_t i = rows * 4 * VLEN + lane; i < count && lane < VLEN; i += VLEN)
+        number = load_one(from, i, T) * sign >= best && i < number ? i : number;
+    for (int64_t i = (rows - 1) * 4 * VLEN + lane; i >= 0; i -= 4 * VLEN)
+        number = load_one(from, i, T) * sign >= best ? i : number;
+    return number;
+}
+
+/* The first element that is `best`, the extreme that lanes of extreme_of() have found. */
+RG_INLINE int64_t first_of_lanes(const char *from, int64_t count, real sign, double best,
+                                 const rg_lanes *lanes, const rg_dtype T)
+{
+    enum { MOST_LANES = 4 };
+    const vreal wanted = vset((real)best);
+    uint64_t equal = 0;
+    int64_t first = count;
+#pragma GCC unroll 4
+    for (int p = 0; p < 4; p++)
+        equal |= (uint64_t)vmask_bits(lanes->part[p] == wanted) << p * VLEN;
+    if (is_short(T) || best != best || __builtin_popcountll(equal) > MOST_LANES)
+        return first_in_piece(from, count, sign, best, T);
+    for (; equal != 0; equal &= equal - 1)
+        first =
+            least(first, first_of_lane(from, count, sign, (real)best, __builtin_ctzll(equal), T));
+    return first;
+}
+
 /* The extreme of every piece; where its number is wanted, the first best piece is searched. */
 RG_INLINE found extreme_row(const rg_reduce_args *k, const char *x, int64_t begin, int64_t end,
                             const rg_dtype T)
 {
     char piece[PIECE * sizeof(real)];
     const real sign = (real)k->result.sign;
+    const bool numbered = k->result.what >= RG_REDUCE_NUMBER;
     found f = { -(double)RG_INFINITY, begin };
+    rg_lanes lanes;
+    if (numbered && end - begin <= PIECE) {
+        const char *from = piece_at(k, x, begin, end - begin, piece, T);
+        f.value = extreme_of(from, end - begin, sign, &lanes, T);
+        f.number += first_of_lanes(from, end - begin, sign, f.value, &lanes, T);
+        return f;
+    }
     for (int64_t j = begin; j < end; j += PIECE) {
         const int64_t count = least(PIECE, end - j);
         const char *from = piece_at(k, x, j, count, piece, T);
-        const double best = extreme_of(from, count, sign, T);
+        const double best = extreme_of(from, count, sign, &lanes, T);
         if (beats(best, f.value))
             f = (found){ best, j };
     }
-    if (k->result.what >= RG_REDUCE_NUMBER) {
+    if (numbered) {
         const int64_t count = least(PIECE, end - f.number);
         const char *from = piece_at(k, x, f.number, count, piece, T);
         f.number += first_in_piece(from, count, sign, f.value, T);
