@@ -349,6 +349,29 @@ static rg_status forward(rg_call *call)
 
 /* ---- gradient ---- */
 
+/* Joins rows of a sweep for RG_REDUCE_AWARD whose elements belong to the same adjacent groups; with
+ * streaming stores only if few lines of the cache have a winner, since these are written twice.
+ * Returns the elements of such a row; 0: nothing is joined. */
+static int64_t join_group_rows(rg_sweep *s, bool stream)
+{
+    enum { PIECE = 32768, PIECE_ROWS = 64, MAX_WIDTH = 4096, MIN_ROWS = 16, MIN_STREAM_ROWS = 256 };
+    static const int64_t within[] = { 1, 1, 1, 0 };
+    const int32_t last = s->outer.rank - 1;
+    const int64_t width = s->length, next[] = { width, 0, 0, 1 };
+    if (last < 0 || width == 0 || width > MAX_WIDTH ||
+        s->outer.dims[last] < (stream ? MIN_STREAM_ROWS : MIN_ROWS))
+        return 0;
+    for (int t = 0; t < 4; t++)
+        if (s->step[t] != within[t] || s->outer.strides[t][last] != next[t])
+            return 0;
+    int64_t step[RG_WALK_TENSORS];
+    s->length *= rg_walk_take_inner(&s->outer, 4, step);
+    s->piece = rg_clamp(PIECE / width, PIECE_ROWS, PIECE) * width;
+    s->pieces = rg_ceil_div(s->length, s->piece);
+    s->step[1] = s->step[2] = 0;
+    return width;
+}
+
 /* dx from dy, and from the numbers of the winners unless these are NULL. */
 static rg_status spread(rg_call *call, const rg_tensor *winners)
 {
@@ -373,6 +396,8 @@ static rg_status spread(rg_call *call, const rg_tensor *winners)
     args.stream = !args.add && rg_call_streams(call, reads_x ? bytes : bytes / 3);
     if (winners == NULL && !args.add && rg_call_finds(call, RG_REDUCE_REPEAT, dx->desc.dtype))
         args.period = rg_sweep_join_repeats(&args.sweep, 2, 1, RG_REPEAT_MAX);
+    if (winners != NULL && !args.add && rg_call_finds(call, RG_REDUCE_REPEAT, dx->desc.dtype))
+        args.period = join_group_rows(&args.sweep, args.stream);
     const int64_t length = args.sweep.length, piece = args.sweep.piece;
     const rg_launch launch = { .tensors = { RG_BIND(args, dy, dy), RG_BIND(args, dx, dx),
                                             RG_BIND(args, winners, winners) },

@@ -73,7 +73,9 @@ typedef struct rg_reduce_gradient_args {
     const int64_t *winners; /* RG_REDUCE_AWARD; one that is no number of its group gets nothing */
     rg_sweep sweep;         /* tensors dx, dy, numbers of outputs, numbers within groups */
     double factor;          /* of dy */
-    int64_t period;         /* RG_REDUCE_REPEAT: elements of a row of dy; those of dx are repeats */
+    int64_t period;         /* RG_REDUCE_REPEAT: elements of a row of dy; those of dx are repeats.
+                               RG_REDUCE_AWARD on CPUs: those of a row of adjacent groups, of which
+                               the sweep joins some; 0: rows are not joined */
     bool add;               /* into dx */
     bool stream;            /* dx is written by streaming stores */
 } rg_reduce_gradient_args;

@@ -158,6 +158,18 @@ RG_INLINE void award_more(const char *dy, char *dx, int64_t winner, int64_t coun
         store_one(dx, winner, T, load_one(dx, winner, T) + load_one(dy, 0, T));
 }
 
+/* Rows of `width` adjacent groups, from number `first` of these on. */
+RG_INLINE void award_block(const char *dy, char *dx, const int64_t *winners, int64_t first,
+                           int64_t width, int64_t count, bool stream, const rg_dtype T)
+{
+    move_bytes(dx, NULL, count * (vbytes(T) / VLEN), true, stream);
+    for (int64_t i = 0; i < width; i++) {
+        const int64_t row = winner_from(winners + i, first);
+        if (row >= 0 && row < count / width)
+            store_one(dx, row * width + i, T, load_one(dy, i, T));
+    }
+}
+
 RG_INLINE void reduce_award(const rg_reduce_gradient_args *k, int64_t begin, int64_t end,
                             const rg_dtype T)
 {
@@ -169,7 +181,10 @@ RG_INLINE void reduce_award(const rg_reduce_gradient_args *k, int64_t begin, int
         const char *dy = at(k->dy, offset[1], T);
         const int64_t *winners = k->winners + offset[2];
         const bool row = step[0] == 1 && step[2] == 0 && step[3] == 1;
-        if (row && k->add) {
+        if (k->period > 0) {
+            const int64_t before = unit % k->sweep.pieces * (k->sweep.piece / k->period);
+            award_block(dy, dx, winners, offset[3] + before, k->period, count, k->stream, T);
+        } else if (row && k->add) {
             award_more(dy, dx, winner_from(winners, offset[3]), count, T);
         } else if (row) {
             award_row(dy, dx, winner_from(winners, offset[3]), count, k->stream, T);
