@@ -432,6 +432,10 @@ def reduce(fields, shapes, make, gradient):
             raise Skip("torch finds a winner along one dimension alone")
         find = torch.argmin if kind == "arg_min" else torch.argmax
         return lambda: find(x, dims[0], keep)
+    if kind in ("min", "max") and len(dims) == 1 and not gradient and fields["state"] == "true":
+        find = torch.max if kind == "max" else torch.min
+        made = find(x, dims[0], keep)
+        return lambda: find(x, dims[0], keep, out=tuple(made))
     forward = {"sum": torch.sum, "mean": torch.mean, "min": torch.amin, "max": torch.amax}[kind]
     y = forward(x, dims, True)
     if not gradient:

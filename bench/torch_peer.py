@@ -4,14 +4,15 @@
 
     {"op": "softmax", "fields": {"axis": "1", ...}, "shapes": [[8192, 1024]], "dtype": "f32",
      "direction": "gradient", "only": "", "device": "cuda:0", "compile": false, "tf32": false,
-     "replay": false, "nchw": false, "calls": 1, "commits": 100, "threads": 2, "seconds": 0.6}
+     "replay": false, "nchw": false, "state": false, "calls": 1, "commits": 100, "threads": 2,
+     "seconds": 0.6}
 
 gives {"ms": median of one call, "view": false} or {"skip": "reason"}. On a CPU the clock runs while `calls` are made
 one after the other, `commits` times in a round, as for our own kernels. "view" says that torch by itself would return
 a view where the timed call writes a tensor (torch_fields.py). With "compile" the formula is written out
 and compiled by torch.compile for this shape (torch_formulas.py); otherwise torch's own kernel is
-called (torch_kernels.py). With "nchw" the memory of images is NCHW. With "replay" the calls of a round are one CUDA graph. The first line
-of all says what there is:
+called (torch_kernels.py). With "nchw" the memory of images is NCHW, with "state" our forward pass keeps
+what its gradient reads. With "replay" the calls of a round are one CUDA graph. The first line of all says what there is:
 
     {"ready": "2.4.0", "compile": true, "cuda": true}
 """
@@ -74,7 +75,8 @@ def call_of(row):
         return as_nchw(x) if row["nchw"] and x.dim() == 4 else x
 
     gradient = row["direction"] == "gradient" and (row["only"] or True)
-    made = ops[row["op"]](row["fields"], row["shapes"], make, gradient)
+    fields = dict(row["fields"], state="true" if row["state"] else "false")
+    made = ops[row["op"]](fields, row["shapes"], make, gradient)
     if not row["compile"]:
         return made
     dynamo = importlib.import_module("torch._dynamo")

@@ -29,11 +29,14 @@ static int64_t state_bytes(const rg_bench_row *row)
     return bytes;
 }
 
-/* Of the forward pass: the state alone, which it writes if the gradient will read it. */
+/* Of the forward pass: the state alone, which it writes if the gradient will read it. A case may be
+ * timed without one. */
 static uint32_t reads_of(const rg_op_test *test, const rg_case *c, bool gradient, const void *desc)
 {
     const bool trains = test->op->gradient != NULL && !(c->flags & RG_CASE_FORWARD);
     uint32_t reads = trains ? test->op->reads(desc) : 0;
+    if (reads & RG_READS_OR_STATE && c->flags & RG_CASE_STATELESS)
+        return gradient ? reads & ~(uint32_t)RG_READS_OR_STATE : 0;
     if (reads & RG_READS_OR_STATE)
         return RG_READS_STATE;
     if (reads & RG_READS_WITH_STATE)

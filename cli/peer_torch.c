@@ -206,7 +206,8 @@ static rg_status time_row(child *c, const rg_bench_row *row, double seconds, rg_
     put(&w, "], \"dtype\": \"%s\", \"direction\": \"%s\", \"device\": \"%s\", \"compile\": %s, ",
         rg_dtype_name(row->dtype), row->gradient ? "gradient" : "forward", c->device,
         c->compile ? "true" : "false");
-    put(&w, "\"nchw\": %s, ", row->c->flags & RG_CASE_NCHW ? "true" : "false");
+    put(&w, "\"nchw\": %s, \"state\": %s, ", row->c->flags & RG_CASE_NCHW ? "true" : "false",
+        row->state != NULL ? "true" : "false");
     put(&w, "\"only\": \"%s\", \"tf32\": %s, \"replay\": %s, ",
         row->only >= 0 ? rg_op_input_names(row->test->op, row->desc)[row->only] : "",
         row->tf32 ? "true" : "false", row->replay ? "true" : "false");

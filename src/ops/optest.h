@@ -52,6 +52,7 @@ enum {
     RG_CASE_NO_DIFFERENCES = 1 << 8, /* by design the gradient is not that of the function */
     RG_CASE_NARROW = 1 << 9,         /* gradients of 16 bits are rounded once more on the way */
     RG_CASE_NCHW = 1 << 10,          /* memory of images is NCHW; `bench` times it so */
+    RG_CASE_STATELESS = 1 << 11,     /* timed without a state, where the gradient needs none */
 };
 
 typedef struct rg_case {

@@ -58,12 +58,18 @@ static const rg_case cases[] = {
     { "sum-32x112x112x64-space", "dims=1,2", "32,112,112,64", RG_CASE_BENCH },
     { "sum-8192x1024-last", "dims=-1", "8192,1024", RG_CASE_BENCH },
     { "max-8192x1024-last", "kind=max dims=-1", "8192,1024", RG_CASE_BENCH },
+    { "max-8192x1024-last-from-x", "kind=max dims=-1", "8192,1024",
+      RG_CASE_BENCH | RG_CASE_STATELESS },
+    { "max-32x12544x64-middle", "kind=max dims=1", "32,12544,64", RG_CASE_BENCH },
 
     /* timed on a GPU */
     { "sum-256x112x112x64-space", "dims=1,2", "256,112,112,64", RG_CASE_BENCH_GPU },
     { "sum-262144x1024-last", "dims=-1", "262144,1024", RG_CASE_BENCH_GPU },
     { "sum-256M-all", "", "268435456", RG_CASE_BENCH_GPU },
     { "max-262144x1024-last", "kind=max dims=-1", "262144,1024", RG_CASE_BENCH_GPU },
+    { "max-262144x1024-last-from-x", "kind=max dims=-1", "262144,1024",
+      RG_CASE_BENCH_GPU | RG_CASE_STATELESS },
+    { "max-256x12544x64-middle", "kind=max dims=1", "256,12544,64", RG_CASE_BENCH_GPU },
 
     { "sum-rows", "dims=-1", "5,37" },
     { "sum-columns", "dims=0", "37,5" },
