@@ -23,6 +23,13 @@ int __wrap_posix_memalign(void **pointer, size_t alignment, size_t size)
     return fails() ? 12 : __real_posix_memalign(pointer, alignment, size);
 }
 
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : __real_malloc(size);
+}
+
 char *__real_strdup(const char *text);
 char *__wrap_strdup(const char *text);
 char *__wrap_strdup(const char *text)
@@ -49,6 +56,25 @@ static bool update(void *context, const void *gradient, const void *elements)
     return true;
 }
 
+/* What plans fuse in every way: a bias and a neuron into the op before them, a neuron that reads y,
+ * softmax and a gradient into a loss. */
+static rg_value *fused(rg_graph *graph, rg_value *y, rg_value *labels)
+{
+    const rg_tensor_desc channels = rg_tensor_desc_dense(RG_F64, 1, DIMS(2));
+    const rg_arithmetic_desc plus = rg_arithmetic_desc_default();
+    const rg_softmax_desc softmax = rg_softmax_desc_default();
+    rg_neuron_desc neuron = rg_neuron_desc_default();
+    rg_loss_desc loss = rg_loss_desc_default();
+    neuron.kind = RG_NEURON_SIGMOID;
+    loss.kind = RG_LOSS_CATEGORICAL_CROSS_ENTROPY;
+    rg_value *b = rg_graph_parameter(graph, "b", &channels);
+    y = rg_node_output(rg_graph_arithmetic(graph, &plus, (rg_value *[]){ y, b }), 0);
+    y = rg_node_output(rg_graph_neuron(graph, &neuron, &y), 0);
+    y = rg_node_output(rg_graph_neuron(graph, &neuron, &y), 0);
+    y = rg_node_output(rg_graph_softmax(graph, &softmax, &y), 0);
+    return rg_node_output(rg_graph_loss(graph, &loss, (rg_value *[]){ y, labels }), 0);
+}
+
 /* Two layers: one with a data source, one with an optimizer; a state, a sum of gradients. */
 static void build(rg_graph *graph)
 {
@@ -72,9 +98,13 @@ static void build(rg_graph *graph)
     rg_value *a = rg_node_output(drop, 0);
     rg_value *b = rg_node_output(rg_graph_dense(graph, &dense, (rg_value *[]){ a, w2 }), 0);
     rg_value *y = rg_node_output(rg_graph_arithmetic(graph, &plus, (rg_value *[]){ a, b }), 0);
+    rg_value *c = rg_node_output(rg_graph_dense(graph, &dense, (rg_value *[]){ y, w2 }), 0);
+    rg_value *loss = fused(graph, c, x);
     rg_graph_state_result(graph, drop, "mask");
     rg_graph_result(graph, y, "y");
-    rg_graph_gradients(graph, &y, NULL, 1, NULL, NULL);
+    rg_graph_result(graph, loss, "loss");
+    rg_graph_gradients(graph, (rg_value *[]){ y, loss }, NULL, 2, NULL, NULL);
+    rg_graph_result(graph, rg_value_gradient(rg_graph_find_value(graph, "b")), "db");
     rg_graph_update(graph, "sgd", &sgd, w2, rg_value_gradient(w2), rate, NULL, NULL);
     (void)rg_node_state(drop);
 }

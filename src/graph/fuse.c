@@ -17,13 +17,15 @@ static any_desc desc_of(const rg_step *step)
     return desc;
 }
 
-/* Whether the op takes this descriptor. */
-static bool takes_desc(const rg_sequence *s, const rg_op *op, const any_desc *desc)
+/* Whether the op takes this descriptor; a lack of memory is no answer. */
+static rg_status takes_desc(const rg_sequence *s, const rg_op *op, const any_desc *desc,
+                            bool *takes)
 {
     rg_kernel *kernel = NULL;
-    const bool takes = rg_kernel_create(s->plan->device, op, desc->bytes, &kernel) == RG_OK;
+    const rg_status status = rg_kernel_create(s->plan->device, op, desc->bytes, &kernel);
+    *takes = status == RG_OK;
     rg_kernel_destroy(kernel);
-    return takes;
+    return status == RG_OUT_OF_MEMORY ? status : RG_OK;
 }
 
 static rg_status set_desc(const rg_sequence *s, rg_step *step, const any_desc *desc)
@@ -226,8 +228,11 @@ static rg_status fuse_neuron(rg_sequence *s, int32_t at)
         return RG_OK;
     const rg_op *op = s->steps[before].op;
     any_desc desc = desc_of(&s->steps[before]);
-    if (!step->op->fusion.join_before(step->kernel->desc, op, desc.bytes) ||
-        !takes_desc(s, op, &desc) || !gradients_may_read(s, before, &desc))
+    if (!step->op->fusion.join_before(step->kernel->desc, op, desc.bytes))
+        return RG_OK;
+    bool takes;
+    RG_TRY(takes_desc(s, op, &desc, &takes));
+    if (!takes || !gradients_may_read(s, before, &desc))
         return RG_OK;
     return absorb(s, before, at, 0, -1, &desc);
 }
@@ -252,9 +257,11 @@ static rg_status fuse_bias(rg_sequence *s, int32_t at)
             continue;
         const rg_op *op = s->steps[before].op;
         any_desc desc = desc_of(&s->steps[before]);
-        if (op->fusion.take_bias == NULL || !op->fusion.take_bias(desc.bytes) ||
-            !takes_desc(s, op, &desc) ||
-            rg_op_inputs(op, desc.bytes) != s->steps[before].inputs + 1)
+        if (op->fusion.take_bias == NULL || !op->fusion.take_bias(desc.bytes))
+            continue;
+        bool takes;
+        RG_TRY(takes_desc(s, op, &desc, &takes));
+        if (!takes || rg_op_inputs(op, desc.bytes) != s->steps[before].inputs + 1)
             continue;
         return absorb(s, before, at, k, b, &desc);
     }
@@ -276,7 +283,9 @@ static rg_status read_from_y(rg_sequence *s, int32_t at)
         if (i > at && s->steps[i].forward != at && s->steps[i].gradient)
             return RG_OK; /* another gradient keeps x all the same */
     }
-    if (!takes_desc(s, step->op, &desc))
+    bool takes;
+    RG_TRY(takes_desc(s, step->op, &desc, &takes));
+    if (!takes)
         return RG_OK;
     RG_TRY(set_desc(s, &s->steps[at], &desc));
     for (int32_t i, link = -1; (i = rg_links_gradient(s->links, at, &link)) >= 0;) {
@@ -335,8 +344,11 @@ static rg_status fuse_softmax(rg_sequence *s, int32_t at)
         if (step->in[i] == y)
             return RG_OK;
     }
-    if (!is_read_by(s, y, at, before) || !gradients_pair(s, before, at, 0, true) ||
-        !takes_desc(s, step->op, &desc) || !lasts(s, s->steps[before].in[0], at))
+    if (!is_read_by(s, y, at, before) || !gradients_pair(s, before, at, 0, true))
+        return RG_OK;
+    bool takes;
+    RG_TRY(takes_desc(s, step->op, &desc, &takes));
+    if (!takes || !lasts(s, s->steps[before].in[0], at))
         return RG_OK;
     return absorb_softmax(s, before, at, &desc);
 }
@@ -369,7 +381,11 @@ static rg_status fuse_loss(rg_sequence *s, int32_t at)
             return RG_OK;
         gradient = i;
     }
-    if (gradient < 0 || !takes_desc(s, step->op, &desc))
+    if (gradient < 0)
+        return RG_OK;
+    bool takes;
+    RG_TRY(takes_desc(s, step->op, &desc, &takes));
+    if (!takes)
         return RG_OK;
     RG_TRY(set_desc(s, &s->steps[at], &desc));
     const int32_t dx = s->steps[gradient].out[0];
