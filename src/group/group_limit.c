@@ -9,6 +9,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,23 +104,31 @@ static double crowd(const rg_group *group)
     return times > 1 ? times : 1;
 }
 
+/* The thread that runs the job has no deadline before it is known that there is no more time: it
+ * would give up while this one, on a crowded machine, still looks at the other ranks. Seconds in
+ * which this thread itself got no processor do not count. */
 bool rg_limited_run(rg_group *group, rg_limited *l)
 {
-    const double began = rg_seconds(), most = l->seconds * (l->needed > 0 ? crowd(group) : 1);
+    const double least = l->seconds;
+    double began = rg_seconds();
+    group->deadline = INFINITY;
     rg_group_begin(group, l->job);
     for (;;) {
-        group->deadline = began + l->seconds;
-        if (rg_group_is_over(group, l->job, group->deadline - 0.5))
+        const double look = began + l->seconds - 0.5;
+        if (rg_group_is_over(group, l->job, look))
             break;
+        began += rg_seconds() - look;
         const siblings found = find_siblings(&group->launcher);
-        const bool is_last = l->seconds >= most || found.stopped > 0 || found.running < l->needed;
+        const double most = least * (l->needed > 0 ? crowd(group) : 1);
         l->stopped = found.stopped_rank;
-        /* if a rank is known to be stopped say so, else the thread may know more */
-        const double end = group->deadline + (l->stopped >= 0 ? -0.1 : 0.25);
-        if (is_last && !rg_group_is_over(group, l->job, end))
-            return false;
-        if (is_last)
+        if (l->seconds >= most || found.stopped > 0 || found.running < l->needed) {
+            /* if a rank is known to be stopped say so, else the thread may know more */
+            const double end = began + l->seconds;
+            group->deadline = end;
+            if (!rg_group_is_over(group, l->job, end + (l->stopped >= 0 ? -0.1 : 0.25)))
+                return false;
             break;
+        }
         l->seconds = l->seconds + 1 < most ? l->seconds + 1 : most;
     }
     group->deadline = 0;

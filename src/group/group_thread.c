@@ -7,6 +7,7 @@
 #include "core/clock.h"
 #include "core/memory.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,9 +56,13 @@ static void *thread_main(void *context)
 rg_status rg_group_thread_start(rg_group *group)
 {
     sigset_t all, before;
+    pthread_condattr_t attributes;
     sigfillset(&all);
     pthread_mutex_init(&group->lock, NULL);
-    pthread_cond_init(&group->changed, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* of rg_seconds() */
+    pthread_cond_init(&group->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
     group->has_lock = true;
     pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's threads handle signals */
     group->has_thread = rg_thread_start(&group->thread, thread_main, group);
@@ -95,12 +100,8 @@ void rg_group_begin(rg_group *group, rg_group_job *job)
 
 bool rg_group_is_over(rg_group *group, const rg_group_job *job, double until)
 {
-    struct timespec when;
-    const double left = until - rg_seconds();
-    clock_gettime(CLOCK_REALTIME, &when);
-    const int64_t nanoseconds = when.tv_nsec + (int64_t)(1e9 * (left > 0 ? left : 0));
-    when.tv_sec += (time_t)(nanoseconds / 1000000000);
-    when.tv_nsec = (long)(nanoseconds % 1000000000);
+    const double whole = floor(until);
+    const struct timespec when = { (time_t)whole, (long)(1e9 * (until - whole)) };
     pthread_mutex_lock(&group->lock);
     while (!job->is_done && pthread_cond_timedwait(&group->changed, &group->lock, &when) == 0)
         continue;
