@@ -32,7 +32,7 @@ endif()
 add_library(rg_train_objects OBJECT
     src/train/dataset.c src/train/dataset_open.c src/train/dataset_arrays.c
     src/train/data_source.c src/train/idx.c src/train/zip.c src/train/npy_set.c src/train/npy_targets.c
-    src/train/png_image.c src/train/jpeg_image.c src/train/webp_image.c src/train/resize.c src/train/image_file.c
+    src/train/png_image.c src/train/png_samples.c src/train/jpeg_image.c src/train/webp_image.c src/train/resize.c src/train/image_file.c
     src/train/dataset_measure.c src/train/image_items.c src/train/decode_budget.c src/train/exif.c src/train/image_pass.c src/train/image_set.c src/train/image_folder.c src/train/folder_names.c src/train/mask_folder.c src/train/mask_image.c src/train/mask_items.c src/train/tar_members.c src/train/tar_set.c src/train/glyphs.c src/train/loader.c src/train/loader_desc.c src/train/loader_image.c
     src/train/model.c src/train/layer_rules.c src/train/network.c src/train/network_desc.c src/train/scores.c src/train/stepper.c
     src/train/stepper_graph.c src/train/stepper_slot.c src/train/stepper_micro.c
@@ -51,7 +51,7 @@ add_library(rg_train_objects OBJECT
     src/train/report_worst.c src/train/report_targets.c src/train/scatter.c src/train/findings.c src/train/report_network.c src/train/report_time.c
     src/train/report_memory.c src/train/report_html.c
     src/train/metrics_csv.c src/train/metrics_events.c)
-set_property(SOURCE src/train/data_source.c src/train/png_image.c src/train/mask_image.c src/train/jpeg_image.c src/train/webp_image.c PROPERTY
+set_property(SOURCE src/train/data_source.c src/train/png_samples.c src/train/jpeg_image.c src/train/webp_image.c PROPERTY
     COMPILE_DEFINITIONS RG_HAVE_ZLIB=${RG_HAVE_ZLIB} RG_HAVE_PNG=${RG_HAVE_PNG} RG_HAVE_JPEG=${RG_HAVE_JPEG} RG_HAVE_WEBP=${RG_HAVE_WEBP})
 target_sources(rg_train_objects PRIVATE
     src/group/group.c src/group/group_thread.c src/group/messages.c src/group/launcher.c src/group/group_limit.c

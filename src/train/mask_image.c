@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* Masks as PNG images. Samples are read as the file has them: libpng's simple interface, which
- * images are read with, would scale grey ones of few bits, apply transparency, and look up
- * palettes. */
+/* Masks as PNG images, whose samples are read as the file has them. */
 #include "train/mask_image.h"
-#include "train/png_image.h"
-
-#include <string.h>
-#if RG_HAVE_PNG
-#include <png.h>
-#endif
+#include "train/png_samples.h"
 
 /* ---- headers ---- */
 
@@ -45,123 +38,28 @@ rg_status rg_mask_read_size(const void *bytes, size_t size, rg_extent *extent)
 
 /* ---- samples ---- */
 
-#if RG_HAVE_PNG
-typedef struct reader {
-    const rg_png *png;
-    size_t at; /* in the chunks */
-    png_structp file;
-    png_infop info;
-    char text[160];
-} reader;
-
-static void on_error(png_structp file, png_const_charp text)
-{
-    reader *r = png_get_error_ptr(file);
-    snprintf(r->text, sizeof r->text, "%s", text);
-    png_longjmp(file, 1);
-}
-
-static void on_warning(png_structp file, png_const_charp text)
-{
-    (void)file;
-    (void)text;
-}
-
-static void read_bytes(png_structp file, png_bytep to, size_t size)
-{
-    reader *r = png_get_io_ptr(file);
-    if (size > r->png->kept_bytes - r->at)
-        png_error(file, "the file ends within the image");
-    memcpy(to, r->png->kept + r->at, size);
-    r->at += size;
-}
-
-static rg_status no_memory(void)
-{
-    return rg_fail(RG_OUT_OF_MEMORY, "out of memory for a PNG image");
-}
-
-/* All passes of an interlaced image, each over all rows. */
-static void read_rows(reader *r, unsigned char *to, size_t row_bytes, int passes)
-{
-    for (int pass = 0; pass < passes; pass++) {
-        for (int64_t i = 0; i < r->png->height; i++)
-            png_read_row(r->file, to + (size_t)i * row_bytes, NULL);
-    }
-    png_read_end(r->file, NULL);
-}
-
-static rg_status read_samples(reader *r, size_t row_bytes, unsigned char *to, int32_t *colours)
-{
-    png_colorp palette = NULL;
-    int count = 0;
-    if (setjmp(png_jmpbuf(r->file)) != 0)
-        return rg_fail(RG_MALFORMED, "cannot read the PNG image: %s", r->text);
-    png_set_read_fn(r->file, r, read_bytes);
-    png_read_info(r->file, r->info);
-    png_set_packing(r->file); /* one byte for each sample of fewer bits, which is not scaled */
-    const int passes = png_set_interlace_handling(r->file);
-    png_read_update_info(r->file, r->info);
-    if (png_get_image_width(r->file, r->info) != r->png->width ||
-        png_get_image_height(r->file, r->info) != r->png->height ||
-        png_get_rowbytes(r->file, r->info) != row_bytes)
-        return rg_fail(RG_MALFORMED, "the PNG image has two headers");
-    if (r->png->indexed)
-        (void)png_get_PLTE(r->file, r->info, &palette, &count);
-    *colours = count;
-    read_rows(r, to, row_bytes, passes);
-    return RG_OK;
-}
-
-static rg_status read_image(const rg_png *png, size_t row_bytes, unsigned char *to,
-                            int32_t *colours)
-{
-    reader r = { .png = png };
-    r.file = png_create_read_struct(PNG_LIBPNG_VER_STRING, &r, on_error, on_warning);
-    if (r.file == NULL)
-        return no_memory();
-    r.info = png_create_info_struct(r.file);
-    const rg_status status =
-        r.info != NULL ? read_samples(&r, row_bytes, to, colours) : no_memory();
-    png_destroy_read_struct(&r.file, &r.info, NULL);
-    return status;
-}
-
-#else
-
-static rg_status read_image(const rg_png *png, size_t row_bytes, unsigned char *to,
-                            int32_t *colours)
-{
-    (void)row_bytes;
-    *colours = 0;
-    return rg_png_pixels(png, 1, to); /* whose sentence says what is missing */
-}
-#endif
-
 /* Indices beyond the palette name no colour. */
 static rg_status check_indices(const rg_mask *mask, int32_t colours)
 {
     const int64_t width = mask->size.width;
-    for (int64_t i = 0; i < mask->size.height * width; i++)
-        RG_CHECK(mask->samples[i] < colours || mask->samples[i] == mask->ignored, RG_MALFORMED,
-                 "the pixel at row %lld, column %lld has palette index %u, but the palette has %d "
-                 "colours",
-                 (long long)(i / width), (long long)(i % width), mask->samples[i], colours);
+    for (int64_t i = 0; i < mask->size.height * width; i++) {
+        if (mask->samples[i] >= colours && mask->samples[i] != mask->ignored)
+            return rg_png_bad_index(i / width, i % width, mask->samples[i], colours);
+    }
     return RG_OK;
 }
 
 static rg_status read_mask(rg_decoder *d, const rg_png *png, rg_mask *mask)
 {
-    int32_t colours = 0;
+    rg_png_samples samples;
     RG_TRY(check_kind(png));
     mask->size = (rg_extent){ png->height, png->width };
     mask->sample_bytes = png->depth > 8 ? 2 : 1;
     mask->ignored = png->depth < 8 ? -1 : png->depth == 8 ? 255 : 65535;
-    const size_t row_bytes = (size_t)(png->width * mask->sample_bytes);
-    RG_TRY(rg_buffer_fit(&d->pixels, (size_t)png->height * row_bytes));
-    RG_TRY(read_image(png, row_bytes, d->pixels.data, &colours));
+    RG_TRY(rg_buffer_fit(&d->pixels, (size_t)(png->height * png->width * mask->sample_bytes)));
+    RG_TRY(rg_png_read_samples(png, RG_PNG_RAW, d->pixels.data, &samples));
     mask->samples = d->pixels.data;
-    return png->indexed ? check_indices(mask, colours) : RG_OK;
+    return png->indexed ? check_indices(mask, samples.palette.count) : RG_OK;
 }
 
 rg_status rg_mask_read(rg_decoder *d, const void *bytes, size_t size, rg_mask *mask)

@@ -4,11 +4,9 @@
  * the pixels are passed on: header, palette, transparency, data. So gamma and profiles change
  * nothing, and text that unpacks to gigabytes is never looked at. */
 #include "train/png_image.h"
+#include "train/png_samples.h"
 
 #include <string.h>
-#if RG_HAVE_PNG
-#include <png.h>
-#endif
 
 static const unsigned char magic[8] = { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n' };
 
@@ -145,69 +143,32 @@ void rg_pixels_convert(const unsigned char *x, int from, unsigned char *y, int t
     }
 }
 
-#if RG_HAVE_PNG
-/* Refuses pixels with numbers beyond the palette, for which libpng takes any colour. */
-static rg_status check_indices(const rg_png *png)
+/* The colours of palette indices. */
+static rg_status look_up(const rg_png *png, const unsigned char *indices,
+                         const rg_png_palette *palette, int channels, unsigned char *to)
 {
-    png_image image = { .version = PNG_IMAGE_VERSION };
-    unsigned char colours[256 * 4];
-    void *indices = NULL;
-    RG_CHECK(png_image_begin_read_from_memory(&image, png->kept, png->kept_bytes), RG_MALFORMED,
-             "cannot read the PNG image: %s", image.message);
-    image.format = PNG_FORMAT_RGBA_COLORMAP;
-    const size_t count = (size_t)image.width * image.height;
-    rg_status status = rg_allocate(&rg_default_allocator, count, &indices);
-    if (status == RG_OK && !png_image_finish_read(&image, NULL, indices, (int)image.width, colours))
-        status = rg_fail(RG_MALFORMED, "cannot read the PNG image: %s", image.message);
-    for (size_t i = 0; i < count && status == RG_OK; i++) {
-        const unsigned index = ((const unsigned char *)indices)[i];
-        if (index >= image.colormap_entries)
-            status = rg_fail(RG_MALFORMED,
-                             "the pixel at row %zu, column %zu has palette index %u, but the "
-                             "palette has %u colours",
-                             i / image.width, i % image.width, index, image.colormap_entries);
+    unsigned char colours[256 * 3];
+    rg_pixels_convert(palette->rgba[0], 4, colours, channels, palette->count);
+    for (int64_t i = 0; i < png->height * png->width; i++, to += channels) {
+        if (indices[i] >= palette->count)
+            return rg_png_bad_index(i / png->width, i % png->width, indices[i], palette->count);
+        memcpy(to, colours + indices[i] * channels, (size_t)channels);
     }
-    rg_release(&rg_default_allocator, indices, count);
-    png_image_free(&image);
-    return status;
+    return RG_OK;
 }
 
 rg_status rg_png_pixels(const rg_png *png, int channels, unsigned char *to)
 {
-    if (png->indexed)
-        RG_TRY(check_indices(png));
-    png_image image = { .version = PNG_IMAGE_VERSION };
-    RG_CHECK(png_image_begin_read_from_memory(&image, png->kept, png->kept_bytes), RG_MALFORMED,
-             "cannot read the PNG image: %s", image.message);
     void *pixels = NULL;
+    rg_png_samples samples;
     const int64_t count = png->height * png->width;
-    image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
-    image.format &= PNG_FORMAT_FLAG_COLOR | PNG_FORMAT_FLAG_ALPHA;
-    const int samples = (int)PNG_IMAGE_SAMPLE_CHANNELS(image.format);
-    rg_status status = RG_OK;
-    if (image.width != png->width || image.height != png->height)
-        status = rg_fail(RG_MALFORMED, "the PNG image has two headers");
-    const size_t bytes = (size_t)count * (size_t)samples;
-    if (status == RG_OK)
-        status = rg_allocate(&rg_default_allocator, bytes, &pixels);
-    if (status == RG_OK &&
-        !png_image_finish_read(&image, NULL, pixels, (int)png->width * samples, NULL))
-        status = rg_fail(RG_MALFORMED, "cannot read the PNG image: %s", image.message);
-    if (status == RG_OK)
-        rg_pixels_convert(pixels, samples, to, channels, count);
+    const size_t bytes = (size_t)count * (size_t)rg_png_most_bytes(png, RG_PNG_BYTES);
+    RG_TRY(rg_allocate(&rg_default_allocator, bytes, &pixels));
+    rg_status status = rg_png_read_samples(png, RG_PNG_BYTES, pixels, &samples);
+    if (status == RG_OK && png->indexed)
+        status = look_up(png, pixels, &samples.palette, channels, to);
+    else if (status == RG_OK)
+        rg_pixels_convert(pixels, samples.pixel_bytes, to, channels, count);
     rg_release(&rg_default_allocator, pixels, bytes);
-    png_image_free(&image);
     return status;
 }
-
-#else
-
-rg_status rg_png_pixels(const rg_png *png, int channels, unsigned char *to)
-{
-    (void)png;
-    (void)channels;
-    (void)to;
-    return rg_fail(RG_UNSUPPORTED,
-                   "this build of retrograde cannot read PNG images: it has no libpng");
-}
-#endif
