@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The retrograde authors
-"""Resizing beside Pillow's: 100 random images, within one grey level. JPEG files of all orientations are turned as
-Pillow turns them.
+"""Resizing beside Pillow's: 100 random images, within one grey level. JPEG, PNG and WebP files of all orientations are
+turned as Pillow turns them.
 
     python3 image_peer_test.py RESIZE_STEPS
 """
@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 try:
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, features
 except ImportError:
     SYSTEM_PYTHON = "/usr/bin/python3"  # the one that Debian's python3-pil belongs to
     if os.path.exists(SYSTEM_PYTHON) and os.path.realpath(sys.executable) != os.path.realpath(SYSTEM_PYTHON):
@@ -44,24 +44,25 @@ def draw(source, number):
 def orientations(program):
     """Photographs with an orientation, of one channel and three, as they are and resized."""
     source = random.Random(9)
-    for number in range(36):
-        orientation, big = number % 9, number % 2  # 0 is none
+    formats = ("JPEG", "PNG", "WEBP") if features.check("webp") else ("JPEG", "PNG")
+    for number in range(36 * len(formats)):
+        orientation, big, form = number % 9, number % 2, formats[number // 36]  # 0 is none
         image = draw(source, 3 * number + 1).resize((source.randint(3, 60), source.randint(3, 60)))
         file = io.BytesIO()
         exif = Image.Exif()
         exif[0x010F] = "camera"
         exif[0x0112] = orientation
         exif.endian = ">" if big else "<"
-        image.save(file, "JPEG", quality=95, exif=exif.tobytes())
+        image.save(file, form, quality=95, lossless=True, exif=exif.tobytes())
         upright = ImageOps.exif_transpose(Image.open(io.BytesIO(file.getvalue())))
         assert orientation < 5 or upright.size == image.size[::-1]
         for size in ((upright.height, upright.width), (24, 31)):
-            told = b"0 %d %d %d %d\n" % (len(file.getvalue()), len(image.getbands()), *size) + file.getvalue()
+            told = b"0 %d %d %d %d\n" % (len(file.getvalue()), len(upright.getbands()), *size) + file.getvalue()
             got = subprocess.run([program], input=told, stdout=subprocess.PIPE, check=True).stdout
             wanted = cover(upright, *size).tobytes()
             off = [abs(a - b) for a, b in zip(got, wanted)]
             if len(got) != len(wanted) or max(off) > 1:
-                sys.exit("orientation %d, %dx%d pixels: differs by %d" % (orientation, *size, max(off)))
+                sys.exit("%s, orientation %d, %dx%d pixels: differs by %d" % (form, orientation, *size, max(off)))
 
 
 def main(program):

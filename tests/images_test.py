@@ -10,9 +10,11 @@ import os
 import random
 import shutil
 import signal
+import struct
 import sys
 import tarfile
 import time
+import zlib
 
 import train_case
 from train_case import Case, read, run, start, write_png
@@ -46,6 +48,27 @@ MOVING_WEBP = base64.b64decode(
 
 def webp_pixels():
     return b"".join(bytes((i % 20 * 12, i // 20 * 20, i * 7 % 256)) for i in range(240))
+
+
+def chunk(name, data):
+    """Of a WebP file."""
+    return name + struct.pack("<I", len(data)) + data + bytes(len(data) % 2)
+
+
+def photograph_webp(tiff, between):
+    """20 x 12 pixels, then `between` bytes that nobody knows, then EXIF data."""
+    size = struct.pack("<IHBHB", 8, 19, 0, 11, 0)  # flags: has EXIF; width and height less 1
+    parts = chunk(b"VP8X", size) + LOSSLESS_WEBP[12:] + chunk(b"MORE", bytes(between)) + chunk(b"EXIF", b"Exif\0\0" + tiff)
+    return b"RIFF" + struct.pack("<I", len(parts) + 4) + b"WEBP" + parts
+
+
+def photograph_png(tiff):
+    """20 x 12 pixels; profiles that come before the EXIF data may be long."""
+    rows = zlib.compress(bytes(12 * 61))
+    parts = ((b"IHDR", struct.pack(">IIBBBBB", 20, 12, 8, 2, 0, 0, 0)), (b"iCCP", bytes(70000)), (b"eXIf", tiff),
+             (b"IDAT", rows), (b"IEND", b""))  # fmt: skip
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts)  # fmt: skip
 
 
 def write(path, data):
@@ -179,6 +202,22 @@ class Mixed(Case):
         run("predict", self.path("out"), path)
         write(path, RGB_JPEG)
         self.refuses("predict", self.path("out"), path, says="the image has 12x20 pixels, but the network needs 20x12")
+        self.check_chunks(exif[6:], words[:-1])
+
+    def check_chunks(self, tiff, words):
+        """The same with the chunks of PNG and WebP, in front of the pixels and behind them."""
+        os.remove(os.path.join(self.data, "a", "photo.jpg"))
+        made = {"photo.png": photograph_png(tiff)}
+        if "webp" in run("info")[0].lower():
+            made.update({"photo%d.webp" % size: photograph_webp(tiff, size) for size in (0, 70001)})
+        for name, data in made.items():
+            path = os.path.join(self.data, "a", name)
+            write(path, data)
+            run(*words, self.path("out." + name))
+            run("predict", self.path("out"), path)
+        changed = self.path("other.png")
+        write(changed, photograph_png(tiff.replace(b"\0\x06\0", b"\0\x01\0")))
+        self.refuses("predict", self.path("out"), changed, says="the image has 12x20 pixels, but the network needs 20x12")
 
     def test_colours(self):
         """One image with colours, wherever it is, gives all three channels; the test part has those of training."""

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copyright The retrograde authors */
-/* The orientation of a photograph. A JPEG file begins with segments; the one of EXIF holds a TIFF
- * file, whose first directory has an entry of 12 bytes for each property: tag, type, count, value.
- * Whatever is not as it must be means orientation 1: other programs do not refuse such files
- * either.
+/* The orientation of a photograph. A JPEG file begins with segments, PNG and WebP files consist of
+ * chunks; the one of EXIF holds a TIFF file, whose first directory has an entry of 12 bytes for
+ * each property: tag, type, count, value. Whatever is not as it must be means orientation 1: other
+ * programs do not refuse such files either.
  */
 #include "train/exif.h"
 
@@ -45,14 +45,34 @@ static int find_orientation(const tiff *t)
     return 1;
 }
 
+static const unsigned char prefix[6] = { 'E', 'x', 'i', 'f', 0, 0 };
+
+static bool has_prefix(const unsigned char *data, size_t size)
+{
+    return size >= sizeof prefix && memcmp(data, prefix, sizeof prefix) == 0;
+}
+
+static int read_tiff(const unsigned char *data, size_t size)
+{
+    tiff t = { data, size, size >= 8 && data[0] == 'M' };
+    const bool known =
+        size >= 8 && (memcmp(data, "II*\0", 4) == 0 || memcmp(data, "MM\0*", 4) == 0);
+    return known ? find_orientation(&t) : 1;
+}
+
+/* Of a JPEG image; 0 where it is another one. */
 static int read_segment(const unsigned char *data, size_t size)
 {
-    static const unsigned char exif[6] = { 'E', 'x', 'i', 'f', 0, 0 };
-    if (size < sizeof exif + 8 || memcmp(data, exif, sizeof exif) != 0)
+    if (size < sizeof prefix + 8 || !has_prefix(data, size))
         return 0;
-    tiff t = { data + sizeof exif, size - sizeof exif, data[sizeof exif] == 'M' };
-    const bool known = memcmp(t.data, "II*\0", 4) == 0 || memcmp(t.data, "MM\0*", 4) == 0;
-    return known ? find_orientation(&t) : 1;
+    return read_tiff(data + sizeof prefix, size - sizeof prefix);
+}
+
+/* Of PNG and WebP images. Some programs write the prefix of JPEG's segment there, too. */
+static int read_chunk(const unsigned char *data, size_t size)
+{
+    const size_t skipped = has_prefix(data, size) ? sizeof prefix : 0;
+    return read_tiff(data + skipped, size - skipped);
 }
 
 int rg_exif_orientation(const void *bytes, size_t size)
@@ -74,6 +94,71 @@ int rg_exif_orientation(const void *bytes, size_t size)
         i += 2 + length;
     }
     return 1;
+}
+
+/* A chunk of a PNG or WebP file. */
+typedef struct chunk {
+    const unsigned char *name, *data;
+    uint32_t size; /* of its data */
+} chunk;
+
+/* Where the chunks of a file are read; `bytes.size` of them are there. */
+typedef struct chunks {
+    tiff bytes;
+    uint64_t file_size, at;
+    bool more; /* the rest of the file is needed to know */
+} chunks;
+
+/* Reads the head of a chunk; false where the file has no other one. PNG has the length first, and a
+ * checksum behind the data; WebP has the name first, and even lengths. */
+static bool next_chunk(chunks *c, chunk *found)
+{
+    enum { HEAD = 8, CHECKSUM = 4 };
+    const bool is_png = c->bytes.is_big;
+    if (c->at > c->file_size || c->file_size - c->at < HEAD)
+        return false;
+    c->more = c->at + HEAD > c->bytes.size;
+    if (c->more)
+        return false;
+    const size_t at = (size_t)c->at;
+    found->name = c->bytes.data + at + (is_png ? 4 : 0);
+    found->data = c->bytes.data + at + HEAD;
+    found->size = number_at(&c->bytes, at + (is_png ? 0 : 4), 4);
+    c->at += HEAD + (uint64_t)found->size + (is_png ? CHECKSUM : found->size % 2);
+    return true;
+}
+
+/* The orientation in the chunk of a name, before the one of another, if that is not NULL. */
+static int find_chunk(chunks *c, const char *name, const char *before)
+{
+    chunk found;
+    while (next_chunk(c, &found) && (before == NULL || memcmp(found.name, before, 4) != 0)) {
+        if (memcmp(found.name, name, 4) != 0)
+            continue;
+        const size_t there = (size_t)(c->bytes.data + c->bytes.size - found.data);
+        c->more = found.size > there && c->bytes.size < c->file_size;
+        return found.size <= there ? read_chunk(found.data, found.size) : 1;
+    }
+    return 1;
+}
+
+int rg_exif_orientation_png(const void *bytes, size_t size, uint64_t file_size, bool *more)
+{
+    chunks c = { .bytes = { bytes, size, true }, .file_size = file_size, .at = 8 };
+    const int orientation = find_chunk(&c, "eXIf", "IDAT");
+    *more = c.more;
+    return orientation;
+}
+
+int rg_exif_orientation_webp(const void *bytes, size_t size, uint64_t file_size, bool *more)
+{
+    enum { FIRST = 12, FLAGS = 20, HAS_EXIF = 8 };
+    chunks c = { .bytes = { bytes, size, false }, .file_size = file_size, .at = FIRST };
+    const bool has_exif = size > FLAGS && memcmp(c.bytes.data + FIRST, "VP8X", 4) == 0 &&
+                          (c.bytes.data[FLAGS] & HAS_EXIF) != 0;
+    const int orientation = has_exif ? find_chunk(&c, "EXIF", NULL) : 1;
+    *more = c.more;
+    return orientation;
 }
 
 /* ---- turning ---- */

@@ -55,33 +55,78 @@ static rg_status check_pixels(rg_extent size)
     return RG_OK;
 }
 
-/* As it is seen. */
-static rg_extent size_of_jpeg(const rg_jpeg *jpeg)
+/* An image whose header was read. */
+typedef struct opened_image {
+    enum { PNG, JPEG, WEBP } format;
+    rg_extent size, seen; /* in the file; turned upright */
+    int channels;         /* 1, grey, or 3 */
+    int orientation;
+    int64_t depth; /* bytes of a pixel while it is decoded, beside those of the result */
+    uint64_t kept; /* others */
+    rg_png png;
+    rg_jpeg jpeg;
+    rg_webp webp;
+} opened_image;
+
+static rg_status open_png(const void *bytes, size_t size, uint64_t file_size, opened_image *image,
+                          bool *more)
 {
-    return rg_exif_upright_size((rg_extent){ jpeg->height, jpeg->width }, jpeg->orientation);
+    RG_TRY(rg_png_header(bytes, size, file_size, &image->png));
+    image->orientation = rg_exif_orientation_png(bytes, size, file_size, more);
+    image->size = (rg_extent){ image->png.height, image->png.width };
+    image->channels = image->png.channels;
+    image->kept = size; /* a copy of its chunks */
+    return RG_OK;
+}
+
+static rg_status open_jpeg(const void *bytes, size_t size, uint64_t file_size, opened_image *image,
+                           bool *more)
+{
+    RG_TRY(rg_jpeg_header(bytes, size, file_size, &image->jpeg, more));
+    image->orientation = image->jpeg.orientation;
+    image->size = (rg_extent){ image->jpeg.height, image->jpeg.width };
+    image->channels = image->jpeg.channels;
+    image->depth = 0;
+    image->kept = image->jpeg.kept_bytes;
+    return RG_OK;
+}
+
+static rg_status open_webp(const void *bytes, size_t size, uint64_t file_size, opened_image *image,
+                           bool *more)
+{
+    RG_TRY(rg_webp_header(bytes, size, file_size, &image->webp, more));
+    image->orientation = rg_exif_orientation_webp(bytes, size, file_size, more);
+    image->size = (rg_extent){ image->webp.height, image->webp.width };
+    image->channels = 3;
+    return RG_OK;
+}
+
+/* `size` bytes are there of a file with `file_size`; where these are too few, *more is set. */
+static rg_status open_image(const void *bytes, size_t size, uint64_t file_size, opened_image *image,
+                            bool *more)
+{
+    rg_status (*const open[])(const void *, size_t, uint64_t, opened_image *, bool *) = {
+        [PNG] = open_png, [JPEG] = open_jpeg, [WEBP] = open_webp
+    };
+    *more = false;
+    *image = (opened_image){ .format = is_jpeg(bytes, size)   ? JPEG
+                                       : is_webp(bytes, size) ? WEBP
+                                                              : PNG,
+                             .depth = 4 };
+    RG_TRY(check_kind(bytes, size));
+    RG_TRY(open[image->format](bytes, size, file_size, image, more));
+    image->seen = rg_exif_upright_size(image->size, image->orientation);
+    return check_pixels(image->size);
 }
 
 rg_status rg_image_read_header(const void *bytes, size_t size, uint64_t file_size,
                                rg_image_header *header, bool *more)
 {
-    rg_jpeg jpeg;
-    rg_png png;
-    *more = false;
-    if (is_jpeg(bytes, size)) {
-        RG_TRY(rg_jpeg_header(bytes, size, file_size, &jpeg, more));
-        *header = (rg_image_header){ size_of_jpeg(&jpeg), jpeg.channels };
-        return check_pixels(header->size);
-    }
-    if (is_webp(bytes, size)) {
-        rg_webp webp;
-        RG_TRY(rg_webp_header(bytes, size, file_size, &webp, more));
-        *header = (rg_image_header){ { webp.height, webp.width }, 3 };
-        return check_pixels(header->size);
-    }
-    RG_TRY(check_kind(bytes, size));
-    RG_TRY(rg_png_header(bytes, size, file_size, &png));
-    *header = (rg_image_header){ { png.height, png.width }, png.channels };
-    return check_pixels(header->size);
+    opened_image image;
+    RG_TRY(open_image(bytes, size, file_size, &image, more));
+    RG_CHECK(!*more, RG_MALFORMED, "the file ends within the header of the image");
+    *header = (rg_image_header){ image.seen, image.channels };
+    return RG_OK;
 }
 
 /* ---- ends ---- */
@@ -202,45 +247,6 @@ static rg_status read_webp(rg_decoder *d, const void *bytes, size_t size, const 
     return RG_OK;
 }
 
-/* An image whose header was read. */
-typedef struct opened_image {
-    enum { PNG, JPEG, WEBP } format;
-    rg_extent size, seen; /* in the file; turned upright */
-    int orientation;
-    int64_t depth; /* bytes of a pixel while it is decoded, beside those of the result */
-    uint64_t kept; /* others */
-    rg_png png;
-    rg_jpeg jpeg;
-    rg_webp webp;
-} opened_image;
-
-static rg_status open_image(const void *bytes, size_t size, opened_image *image)
-{
-    bool more;
-    *image = (opened_image){ .format = is_jpeg(bytes, size)   ? JPEG
-                                       : is_webp(bytes, size) ? WEBP
-                                                              : PNG,
-                             .orientation = 1,
-                             .depth = 4 };
-    RG_TRY(check_kind(bytes, size));
-    if (image->format == JPEG) {
-        RG_TRY(rg_jpeg_header(bytes, size, size, &image->jpeg, &more));
-        image->size = (rg_extent){ image->jpeg.height, image->jpeg.width };
-        image->orientation = image->jpeg.orientation;
-        image->depth = 0;
-        image->kept = image->jpeg.kept_bytes;
-    } else if (image->format == WEBP) {
-        RG_TRY(rg_webp_header(bytes, size, size, &image->webp, &more));
-        image->size = (rg_extent){ image->webp.height, image->webp.width };
-    } else {
-        RG_TRY(rg_png_header(bytes, size, size, &image->png));
-        image->kept = size; /* a copy of its chunks */
-        image->size = (rg_extent){ image->png.height, image->png.width };
-    }
-    image->seen = rg_exif_upright_size(image->size, image->orientation);
-    return check_pixels(image->size);
-}
-
 static rg_status read_image(rg_decoder *d, const void *bytes, size_t size,
                             const opened_image *image, int channels, unsigned char *to)
 {
@@ -352,7 +358,8 @@ rg_status rg_image_decode(rg_decoder *d, const void *bytes, size_t size, const r
                           unsigned char *to)
 {
     opened_image image;
-    RG_TRY(open_image(bytes, size, &image));
+    bool more;
+    RG_TRY(open_image(bytes, size, size, &image, &more));
     d->was = image.seen;
     RG_TRY(check_size(form, d->was));
     return decode(d, bytes, size, &image, form, to);
