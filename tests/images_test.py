@@ -137,6 +137,8 @@ class Mixed(Case):
         bad = {"bird/03.png": b"", "car/05.png": b"hello", "tree/x1.JPEG": RGB_JPEG[:200], "tree/07.png": b"\xff\xd8\xff"}
         for name, data in bad.items():
             write(os.path.join(self.data, name), data)
+        bad["tree/a?[31m?b.png"] = b"hello"  # names cannot command a terminal
+        write(os.path.join(self.data, "tree/a\x1b[31m\nb.png"), b"hello")
         for memory in ("256", "0"):
             _, errors = run(*self.train("--memory", memory), status=1)
             lines = errors.strip().split("\n")
@@ -144,7 +146,7 @@ class Mixed(Case):
                 self.assertEqual(sum(name in line for line in lines[:-1]), 1, errors)
             self.assertIn("bird/03.png: the file is empty", lines[0])
             self.assertIn("car/05.png: this is neither a PNG, a JPEG nor a WebP image", lines[1])
-            self.assertIn("of 125 images cannot be used; the first is", lines[-1])
+            self.assertIn("of 126 images cannot be used; the first is", lines[-1])
             self.assertFalse(os.path.exists(self.path("out")))
 
     def test_cut_off(self):

@@ -4,6 +4,7 @@
 #include "core/status.h"
 
 #include "core/private_api.h"
+#include "core/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,6 +18,17 @@ const char *rg_error_text(void)
     return error_text;
 }
 
+/* Those beyond ASCII are C2 80 to C2 9F in UTF-8. */
+RG_PRIVATE_API void rg_text_clean(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c != 0; c++) {
+        if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
+            c[0] = c[1] = '?';
+        if (c[0] < ' ' || c[0] == 0x7f)
+            c[0] = '?';
+    }
+}
+
 RG_PRIVATE_API rg_status rg_fail(rg_status status, const char *format, ...)
 {
     char text[TEXT_SIZE]; /* the arguments may point into error_text */
@@ -24,6 +36,7 @@ RG_PRIVATE_API rg_status rg_fail(rg_status status, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    rg_text_clean(text);
     memcpy(error_text, text, sizeof text);
     return status;
 }
@@ -38,6 +51,7 @@ RG_PRIVATE_API void rg_error_prefix(const char *format, ...)
     if (length < 0 || length >= TEXT_SIZE)
         return;
     snprintf(text + length, sizeof text - (size_t)length, "%s", error_text);
+    rg_text_clean(text);
     memcpy(error_text, text, sizeof text);
 }
 

@@ -3,6 +3,8 @@
 /* Data sets of lists of images: their form, whether they fit in memory, and filling them. */
 #include "train/image_pass.h"
 
+#include "core/text.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -15,6 +17,7 @@ void rg_dataset_say(const rg_dataset_options *options, const char *format, ...)
     va_start(values, format);
     vsnprintf(text, sizeof text, format, values);
     va_end(values);
+    rg_text_clean(text);
     options->say(options->context, text);
 }
 
