@@ -205,7 +205,10 @@ def test_bad(folder):
         (one([node("Gather", ["s", "i"], ["y"])], [tensor("s", [1], [4], INT64), tensor("i", [1], [9], INT64)]),
          ["index 9"]),
         (one([node("Conv", ["x", "k"], ["y"])], [tensor("k", [1, 1, 1, 1], [1.0])]), ["Conv"]),
-        (one([node("Relu", ["x"], ["y"], domain="com.example")]), ["not covered", "Relu"]),
+        (one([node("Relu", ["x"], ["y"], domain="com.example")]), ["not covered: com.example.Relu (node 'y')"]),
+        (one([node("MyConv", ["x"], ["a"]), node("Conv", ["x", "k"], ["y"], kernel_shape=[1, 1, 1])],
+             [tensor("k", [1, 1, 1, 1, 1], [1.0])]), ["MyConv (node 'a'); Conv (node 'y'"]),
+        (one([node("Sin", ["x"], ["y"], name="a\n\x1b[31mb\x9bc")]), ["Sin (node 'a??[31mb??c')"]),
         (one([node("Reshape", ["x", "s"], ["i"]), node("LpPool", ["i"], ["a", "y"], kernel_shape=[2, 2], p=3)],
              [tensor("s", [4], [1, 1, 2, 3], INT64)]), ["'y'"]),  # the second output was read out of bounds
         (field(7, field(7, b"")), []),

@@ -86,24 +86,35 @@ static rg_status add_initializer(rg_import *m, const rg_proto_tensor *tensor)
 
 /* ---- nodes ---- */
 
-/* Remembers what is not covered: the sentence once per operator and reason. */
+/* Whether the list has an operator, whose entry begins with `head`. */
+static bool is_listed(const char *list, const char *head)
+{
+    for (const char *at = list; at != NULL && (at = strstr(at, head)) != NULL; at++) {
+        if (at == list || (at[-1] == ' ' && at[-2] == ';'))
+            return true;
+    }
+    return false;
+}
+
+/* Remembers what is not covered: the sentence once per operator. */
 static rg_status add_uncovered(rg_import *m, const rg_proto_node *node, const char *why)
 {
     enum { MOST_TEXT = 4096 };
-    char text[384];
+    char head[160], text[400];
     m->uncovered_count++;
     if (m->uncovered_length > MOST_TEXT)
         return RG_OK;
-    const int length = snprintf(text, sizeof text, "%s%.60s (node '%.60s'%s%.160s)",
-                                m->uncovered_length > 0 ? "; " : "", node->type,
+    const bool is_other = node->domain[0] != 0 && strcmp(node->domain, "ai.onnx") != 0;
+    snprintf(head, sizeof head, "%.60s%s%.60s (node", is_other ? node->domain : "",
+             is_other ? "." : "", node->type);
+    if (is_listed(m->uncovered, head))
+        return RG_OK;
+    const int length = snprintf(text, sizeof text, "%s%s '%.60s'%s%.160s)",
+                                m->uncovered_length > 0 ? "; " : "", head,
                                 node->name[0] != 0       ? node->name
                                 : node->output_count > 0 ? node->outputs[0]
                                                          : "",
                                 why[0] != 0 ? ": " : "", why);
-    char same[80];
-    snprintf(same, sizeof same, "%.60s (node", node->type);
-    if (m->uncovered != NULL && strstr(m->uncovered, same) != NULL)
-        return RG_OK;
     while (m->uncovered_length + (size_t)length + 1 > m->uncovered_capacity) {
         const size_t old = m->uncovered_capacity;
         RG_TRY(rg_grow(allocator, (void **)&m->uncovered, &m->uncovered_capacity, old, 1));
@@ -146,7 +157,7 @@ static rg_status convert_node(rg_import *m, const rg_proto_node *node)
 {
     const rg_importer *op = rg_importer_find(node);
     bool folded;
-    RG_CHECK(op != NULL, RG_UNSUPPORTED, "%s", node->domain[0] != 0 ? "of another domain" : "");
+    RG_CHECK(op != NULL, RG_UNSUPPORTED, "%s", "");
     RG_CHECK(node->output_count > 0, RG_MALFORMED, "it has no output");
     RG_CHECK(node->input_count <= (size_t)op->most, RG_MALFORMED,
              "it has %zu inputs; %d is the "
