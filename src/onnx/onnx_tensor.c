@@ -267,7 +267,7 @@ static bool is_missing(const rg_onnx *model, const rg_proto_tensor *tensor, bool
 
 bool rg_proto_is_missing(const rg_onnx *model, const rg_proto_tensor *tensor)
 {
-    rg_message raw;
+    rg_message raw = { 0 };
     return is_missing(model, tensor, find_raw(tensor, &raw));
 }
 
@@ -289,7 +289,7 @@ static rg_status read_elements(const rg_onnx *model, const rg_proto_tensor *tens
                                size_t *bytes)
 {
     const size_t size = rg_onnx_type_size(tensor->type);
-    rg_message raw;
+    rg_message raw = { 0 };
     RG_CHECK(size > 0, RG_UNSUPPORTED, "its elements are of type %s",
              rg_onnx_type_name(tensor->type));
     *bytes = (size_t)tensor->count * size;

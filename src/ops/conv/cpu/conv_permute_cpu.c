@@ -153,11 +153,9 @@ RG_INLINE void permute_unit(const rg_conv_grouped_args *k, depthwise_row *d,
     for (int64_t r = first; r < last; r++)
         permute_load(at(k->conv.from, pixel_offset(d->source, image, r, 0) + c * d->source[3], T),
                      d->source, across, x + (r - first) * bytes, pairs, T);
-    real sums[PERMUTE_TALL * VLEN];
     for (int64_t lane = 0; lane < LANES; lane += VLEN) {
         rg_conv_permute *const t = &picks[lane / VLEN];
         t->x = x;
-        t->sums = sums;
         for (int64_t r = begin; r < end; r++) {
             d->to = pixel_offset(d->result, image, r, 0);
             d->z = pixel_offset(k->conv.z_step, image, r, 0);
@@ -172,9 +170,12 @@ RG_INLINE void permute_units(const rg_conv_grouped_args *k, int64_t begin, int64
     depthwise_row d = depthwise_row_of(k, T);
     rg_conv_permute picks[LANES / VLEN];
     vint index[LANES / VLEN][RG_CONV_PERMUTE_PICKS];
+    real sums[PERMUTE_TALL * VLEN];
     d.step = 1;
-    for (int64_t i = 0; i < LANES / VLEN; i++)
+    for (int64_t i = 0; i < LANES / VLEN; i++) {
         find_picks(&picks[i], index[i], i * VLEN, k->conv.shape.in, pairs);
+        picks[i].sums = sums;
+    }
     for (int64_t unit = begin; unit < end; unit++)
         permute_unit(k, &d, picks, unit, pairs, T);
 }
