@@ -170,25 +170,17 @@ template <rg_dtype T> static void reduce_spread(const void *args, const rg_cuda_
 
 /* ---- extremes: winners that are known ---- */
 
-/* A vector of dx whose element `winner` is dy and whose others are 0; added to `old` if there is
- * one. */
+/* Adds dy to element `winner` of a vector of dx, and 0 to the others. */
 template <rg_dtype T>
 static __device__ __forceinline__ void award_vector(char *dx, uint64_t winner, element<T> dy,
-                                                    const uint4 *old, bool stream)
+                                                    const uint4 &old, bool stream)
 {
     enum { V = VLEN<T> };
-    real<T> value[V] = {}, before[V];
-    if (winner < V) {
+    real<T> value[V];
+    unpack<T>(old, value);
 #pragma unroll
-        for (int e = 0; e < V; e++)
-            value[e] = winner == e ? to_real<T>(dy) : 0;
-    }
-    if (old != NULL) {
-        unpack<T>(*old, before);
-#pragma unroll
-        for (int e = 0; e < V; e++)
-            value[e] += before[e];
-    }
+    for (int e = 0; e < V; e++)
+        value[e] += winner == e ? to_real<T>(dy) : 0;
     store_vector(dx, pack<T>(value), stream);
 }
 
@@ -199,10 +191,43 @@ typedef struct row_plan {
     quick_walk<4> rows;     /* tensors dx, dy, numbers of outputs, numbers within groups */
 } row_plan;
 
+/* Where dx is not added to: zeros, which wait for nothing, and then the winners among them. */
 template <rg_dtype T>
 static __global__ void __launch_bounds__(THREADS)
     award_to_rows(const __grid_constant__ rg_reduce_gradient_args k,
                   const __grid_constant__ row_plan plan)
+{
+    enum { V = VLEN<T> };
+    const int32_t first = (int32_t)blockIdx.x * (SPREAD * THREADS);
+    const int32_t end =
+        plan.total - first < SPREAD * THREADS ? plan.total : first + SPREAD * THREADS;
+#pragma unroll SPREAD
+    for (int32_t v = first + (int32_t)threadIdx.x; v < end; v += THREADS) {
+        const int32_t row = divide(v, plan.by_row);
+        const int64_t at_row = quick_offset(plan.rows, 0, find_index(plan.rows, row));
+        store_vector(at<T>(k.dx, at_row + (int64_t)(v - row * plan.vectors) * V), uint4{},
+                     k.stream);
+    }
+    __syncthreads();
+    const int32_t last_row = divide(end - 1, plan.by_row);
+    for (int32_t row = divide(first, plan.by_row) + (int32_t)threadIdx.x; row <= last_row;
+         row += THREADS) {
+        const quick_index index = find_index(plan.rows, row);
+        const uint64_t j = (uint64_t)k.winners[quick_offset(plan.rows, 2, index)] -
+                           (uint64_t)quick_offset(plan.rows, 3, index);
+        if (j >= (uint64_t)plan.vectors * V)
+            continue; /* of another part of the group, or no number of it */
+        const int64_t v = (int64_t)row * plan.vectors + (int64_t)(j / V);
+        if (v >= first && v < end)
+            store<T>(k.dx, quick_offset(plan.rows, 0, index) + (int64_t)j,
+                     load<T>(k.dy, quick_offset(plan.rows, 1, index)));
+    }
+}
+
+template <rg_dtype T>
+static __global__ void __launch_bounds__(THREADS)
+    add_to_rows(const __grid_constant__ rg_reduce_gradient_args k,
+                const __grid_constant__ row_plan plan)
 {
     enum { V = VLEN<T> };
     const int64_t first = (int64_t)blockIdx.x * (SPREAD * THREADS) + threadIdx.x;
@@ -221,14 +246,13 @@ static __global__ void __launch_bounds__(THREADS)
         dy[i] = ((const element<T> *)k.dy)[quick_offset(plan.rows, 1, index)];
         winner[i] = (uint64_t)k.winners[quick_offset(plan.rows, 2, index)] -
                     (uint64_t)(quick_offset(plan.rows, 3, index) + j);
-        if (k.add)
-            old[i] = load_vector(dx[i]);
+        old[i] = load_vector(dx[i]);
     }
 #pragma unroll
     for (int i = 0; i < SPREAD; i++) {
         if (first + i * THREADS >= plan.total)
             break;
-        award_vector<T>(dx[i], winner[i], dy[i], k.add ? &old[i] : NULL, k.stream);
+        award_vector<T>(dx[i], winner[i], dy[i], old[i], k.stream);
     }
 }
 
@@ -352,8 +376,8 @@ template <rg_dtype T> static void reduce_award(const void *args, const rg_cuda_t
     row_plan rows;
     column_plan columns;
     if (plan_rows<T>(k, &rows))
-        launch(award_to_rows<T>, ceil_div(rows.total, SPREAD * THREADS), THREADS, 0, target, k,
-               rows);
+        launch(k.add ? add_to_rows<T> : award_to_rows<T>, ceil_div(rows.total, SPREAD * THREADS),
+               THREADS, 0, target, k, rows);
     else if (plan_columns<T>(k, &columns))
         launch(award_to_columns<T>, ceil_div(columns.total, THREADS), THREADS, 0, target, k,
                columns);
