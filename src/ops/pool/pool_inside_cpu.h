@@ -123,15 +123,20 @@ RG_INLINE void inside_window(const inside *w, const tap_list *taps, int64_t chan
 }
 
 /* Asks for the pixels that windows some steps ahead are the first to read: a window takes so many
- * instructions that the processor does not come to later loads by itself. */
-RG_INLINE void fetch_ahead(const rg_pool_shape *k, const char *x, const rg_dtype T)
+ * instructions that the processor does not come to later loads by itself. The last windows ask for
+ * those of the next row. */
+RG_INLINE void fetch_ahead(const rg_pool_shape *k, const char *x, int64_t j, const rg_dtype T)
 {
-    enum { LINE = 64, AHEAD = 4096 };
+    enum { LINE = 64 };
+    const int64_t ahead = is_short(T) ? 8192 : 4096; /* bytes of each row */
     const int64_t element = vbytes(T) / VLEN, rows = k->row.window;
-    const int64_t bytes = least(k->column.stride * k->x[2] * element, AHEAD);
+    const int64_t step = k->column.stride * k->x[2] * element, bytes = least(step, ahead);
+    x += ahead;
+    if (j * step + ahead >= k->column.count * step)
+        x += k->row.stride * k->x[1] * element - k->column.count * step;
     for (int64_t p = rows - least(k->row.stride, rows); p < rows; p++)
         for (int64_t i = 0; i < bytes; i += LINE)
-            __builtin_prefetch(x + p * k->row.dilation * k->x[1] * element + AHEAD + i, 0, 3);
+            __builtin_prefetch(x + p * k->row.dilation * k->x[1] * element + i, 0, 3);
 }
 
 /* Windows of a row from `begin` on as long as they lie in the image; `w` is the first of them.
@@ -145,7 +150,7 @@ RG_INLINE int64_t inside_windows(const rg_pool_shape *k, inside w, const tap_lis
     const int64_t element = vbytes(T) / VLEN;
     int64_t j = begin, column = j * stride - a->before;
     for (; j < a->count && column + reach < a->size; j++, column += stride) {
-        fetch_ahead(k, w.x, T);
+        fetch_ahead(k, w.x, j, T);
         if (T == RG_REAL && stream)
             inside_window(&w, taps, k->channels, T, kind, true);
         else
