@@ -117,8 +117,8 @@ RG_INLINE void rows_forward(const rg_group_norm_args *k, int64_t begin, int64_t 
     }
     const int64_t fit = TURN_BYTES / (all.count * (vbytes(T) / VLEN));
     const int64_t turns = fit < 1 ? 1 : least(fit, TURNS);
-    if (groups == 1)
-        all.ahead = turns * all.count;
+    if (groups == 1) /* not those of the next turns: their statistics would wait for memory */
+        all.ahead = 2 * turns * all.count;
     for (int64_t i = first; i < last; i += turns)
         forward_turns(k, &all, &tables, i, least(last, i + turns), T);
 }

@@ -115,8 +115,9 @@ RG_OUTLINE void place_gradient(const rg_group_norm_gradient_args *k, const group
 RG_INLINE void fused_gradient(const rg_group_norm_gradient_args *k, group_rows *all,
                               row_tables *tables, int64_t first, int64_t last, const rg_dtype T)
 {
+    const int64_t far = is_short(T) ? 4096 : 0; /* rows of few bytes are soon read */
     group_row r[2] = { 0 };
-    all->ahead = 2 * all->count;
+    all->ahead = 2 * all->count > far ? 2 * all->count : far;
     find_parameters(all, tables, k->gamma, k->beta, 0, T);
     for (int64_t i = first - 1; first < last && i < last;
          i++) { /* prologue: no row to finish yet */
