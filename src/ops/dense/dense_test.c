@@ -69,7 +69,6 @@ static const rg_case cases[] = {
     { "few-rows-image", "", "2,3,5,9 21,3,5,9 21" },
     { "positive", "bias=false", "3,20011 5,20011", .x_fill = { { 0, 1 }, { 0, 1 } } },
     { "pairs-relu", "neuron.kind=relu", "33,64 96,64 96" },
-    { "pairs-in-runs", "layout=in_out", "17,514 514,70 70" },
     { "image", "", "3,2,5,7 11,2,5,7 11" },
     { "image-in-out", "layout=in_out", "3,2,5,7 2,5,7,11 11" },
     { "single-image", "", "4,3,9 5,4,3,9 5" },

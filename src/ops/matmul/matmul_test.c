@@ -66,6 +66,7 @@ static const rg_case cases[] = {
     { "many-columns", "transpose_a=true", "3,2 3,301" },
     { "stack-packed", "", "3,70,80 3,80,100" },
     { "stack-pairs", "transpose_b=true", "2,70,130 2,67,130" },
+    { "pairs-in-runs", "", "17,514 514,70" },
     { "wide", "", "3,17,19 3,19,16", RG_CASE_WIDE },
     { "wide-shared", "transpose_b=true", "3,17,19 16,19", RG_CASE_WIDE },
     { "sum-4k", "", "2,4096 4096,3", 0, TWO, EQUAL },
