@@ -105,16 +105,19 @@ RG_INLINE void join_columns(real *sum, real *part, int64_t count)
 }
 
 /* Rows of V whole vectors that follow at even distances: what each column has added up to stays in
- * registers. Steps are in bytes, from row to row. */
+ * registers. Steps are in bytes, from row to row. Memory is fetched AHEAD bytes before it is read,
+ * which need not be there. */
 RG_INLINE void add_even_rows(const rg_arithmetic_sums_args *args, const constants *k, run x,
                              const int64_t step[2], int64_t rows, real *part, const int V,
                              const rg_dtype T)
 {
-    enum { MOST = EVEN_VECTORS };
+    enum { MOST = EVEN_VECTORS, LINE = 64, AHEAD = 4096 };
     vreal acc[MOST];
     for (int v = 0; v < V; v++)
         acc[v] = vload_full(part, v * VLEN, RG_REAL);
     for (int64_t row = 0; row < rows; row++) {
+        for (int line = 0; line < V * vbytes(T); line += LINE)
+            __builtin_prefetch(x.x[0].data + AHEAD + line);
 #pragma GCC unroll 4
         for (int v = 0; v < V; v++)
             acc[v] += run_step(ADD, args, k, &x, v * VLEN, VLEN, T);
