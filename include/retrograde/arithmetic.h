@@ -22,8 +22,8 @@
  *  Where p a = s b, maximum and minimum give each operand half of its gradient, as PyTorch does;
  *  where either is NaN, r is NaN and both operands have their whole gradient.
  *
- *  The gradient passes through the bounds where r lies between them or on them, as in PyTorch;
- *  elsewhere, and where r is NaN, dy counts as 0.
+ *  The gradient passes through the bounds where r lies between them or on them; elsewhere, and
+ *  where r is NaN, dy counts as 0. (torch.clamp of PyTorch 2.15 passes nothing on a bound.)
  *
  *  a, b, y and gradients have the same dtype: f32, f64, f16 or bf16. y may be a, or b; da may be
  *  dy, or db may, where they have the shape of y. */

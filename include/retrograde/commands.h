@@ -37,9 +37,10 @@ RG_API rg_status rg_commands_commit(rg_commands *commands);
  *  committed part; temporaries stay valid. */
 RG_API rg_status rg_commands_commit_and_continue(rg_commands *commands);
 
-/** Waits until all committed work has run, helps to run it, and returns its result. Fails before
- *  the first commit. On the CPU the calling thread runs kernels and needs 512 KiB of stack; threads
- *  of the library have at least 2 MiB, whatever the stack limit of the process. */
+/** Waits until all committed work has run, helps to run it, and returns its result. Fails while
+ *  work is being recorded: before the first commit, and after rg_commands_commit_and_continue()
+ *  until the next one. On the CPU the calling thread runs kernels and needs 512 KiB of stack;
+ * threads of the library have at least 2 MiB, whatever the stack limit of the process. */
 RG_API rg_status rg_commands_wait(rg_commands *commands);
 
 /** Adds a function that is called once, on any thread, when the work being recorded has run.

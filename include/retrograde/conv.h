@@ -13,7 +13,8 @@
  *      db(o)          = sum over images, i, j of g(i, j, o)
  *
  *  Tap (p, q) of window (i, j) is pixel (i stride - top + p dilation, j stride - left + q
- *  dilation), see padding.h; outside of the image it is 0. Weights are not rotated.
+ *  dilation), see padding.h; outside of the image it is 0, and so is its product with any weight,
+ * also with one that is infinite or NaN. Weights are not rotated.
  *
  *  With groups, channels are divided into as many groups of equal size; output channels of group k
  *  read only the input channels of group k, and c counts these. As many groups as input channels
