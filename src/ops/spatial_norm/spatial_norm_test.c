@@ -97,6 +97,8 @@ static const rg_case cases[] = {
     { "clip-one", "window=5,3 beta=0.75 offset=2,2 output=1,1", "1,6,7,1" },
     { "clip-most", "window=3,3 beta=0.75 offset=2147483647,-2147483648 output=1,1", "1,3,3,2",
       RG_CASE_ZERO },
+    { "clip-far", "window=2147483647,2147483647 beta=0.75 offset=2147483647,-2147483648", "1,3,3,2",
+      RG_CASE_ZERO },
     { "clip-no-rows", "window=3,3 beta=0.75 offset=1,1 output=2,2", "2,0,4,3", RG_CASE_ZERO },
 
     /* values */

@@ -25,8 +25,10 @@ static region find_region(const rg_box_plan *plan, const rg_tensor_desc *x, cons
         const int32_t d = x->rank - 3 + a;
         const int64_t before = plan->window[a] / 2, after = (plan->window[a] - 1) / 2;
         const int64_t size = x->dims[d], begin = plan->offset[a], end = begin + y->dims[d];
-        const int64_t first = rg_min(begin, rg_max(begin - before, 0));
-        const int64_t last = rg_max(end, rg_min(end + after, size));
+        const int64_t seen = rg_max(begin - before, 0), unseen = rg_min(end + after, size);
+        const bool sees = seen < unseen; /* a pixel of the image */
+        const int64_t first = sees ? rg_min(begin, seen) : begin;
+        const int64_t last = sees ? rg_max(end, unseen) : end;
         r.desc.dims[d] = last - first;
         r.from_x.before[1 + a] = -first;
         r.from_x.after[1 + a] = last - size;
