@@ -41,8 +41,9 @@ static int take_known(const rg_option *option, const char *value)
     }
     const long long number = strtoll(value, &end, 10);
     if (end == value || *end != 0 || errno != 0 || number < 0) {
-        fprintf(stderr, "retrograde: --%s must be a whole number of at least 0, not '%s'\n",
-                option->name, value);
+        const bool is_large = end != value && *end == 0 && errno == ERANGE && number > 0;
+        fprintf(stderr, "retrograde: --%s must be a whole number of at %s, not '%s'\n",
+                option->name, is_large ? "most 9223372036854775807" : "least 0", value);
         return -1;
     }
     *(int64_t *)option->value = number;

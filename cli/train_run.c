@@ -64,7 +64,8 @@ static rg_status create_trainer(rg_train_run *run, const rg_trainer_desc *desc)
     rg_model_destroy(run->model);
     run->model = NULL;
     static const char *const options[] = { "accumulate ", "loss ", "freeze ", "rates ",
-                                           "normalize ",  "head ", "dtype " };
+                                           "normalize ",  "head ", "dtype ",  "mirror ",
+                                           "crop ",       "shift " };
     for (size_t i = 0; status == RG_INVALID_ARGUMENT && i < sizeof options / sizeof options[0];
          i++) {
         if (strncmp(rg_error_text(), options[i], strlen(options[i])) == 0)

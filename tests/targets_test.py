@@ -244,8 +244,9 @@ class Targets(Case):
         self.assertEqual(len(answer), 30)
         self.assertGreater(sum(a == b for a, b in zip(answer, classes)), 26)
         self.assertIn("Mean intersection over union", read(self.path("out", "report.html")).decode())
-        self.refuses("train", "--data", self.path("set"), "--model", self.path("pixels.txt"), "--mirror", "--out",
-                     self.path("no"), says="masks cannot be mirrored")  # fmt: skip
+        for change in (("--mirror",), ("--crop", "2"), ("--shift", "1")):
+            self.refuses("train", "--data", self.path("set"), "--model", self.path("pixels.txt"), *change, "--out",
+                         self.path("no"), says=change[0] + " is not supported for images with masks", status=2)  # fmt: skip
         self.refuses("train", "--data", self.path("set"), "--model", "mlp", "--out", self.path("no"), says="90 elements")
 
     def test_ranges(self):

@@ -326,7 +326,7 @@ class BadWords(Case):
             (("--epochs",), "epochs"),
             (("--epochs", "-1"), "epochs"),
             (("--batch", "0"), "batch"),
-            (("--batch", "99999999999999999999"), "batch"),
+            (("--batch", "99999999999999999999"), "--batch must be a whole number of at most 9223372036854775807"),
             (("--rate", "inf"), "rate"),
             (("--rate", "nan"), "rate"),
             (("--momentum", "1"), "momentum"),

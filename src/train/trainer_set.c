@@ -34,6 +34,16 @@ static rg_status choose_loss(rg_trainer *t, const rg_dataset_info *info)
     return RG_OK;
 }
 
+/* Masks would have to be changed with their images. */
+static rg_status check_changes(const rg_trainer_desc *desc, const rg_dataset_info *info)
+{
+    const char *change = desc->mirror ? "mirror" : desc->crop > 0 ? "crop" : "shift";
+    RG_CHECK(info->target != RG_TARGET_MASK ||
+                 (!desc->mirror && desc->crop == 0 && desc->shift == 0),
+             RG_INVALID_ARGUMENT, "%s is not supported for images with masks", change);
+    return RG_OK;
+}
+
 /* Targets that the loss has no meaning for train without a word. */
 static rg_status check_values(const rg_network_desc *n, const rg_dataset *set)
 {
@@ -134,6 +144,7 @@ rg_status rg_trainer_describe_set(rg_trainer *t, const rg_dataset *set)
     s->pixels = range_of(set);
     s->set_images = info.count;
     s->set_hash = rg_dataset_hash(set);
+    RG_TRY(check_changes(&t->desc, &info));
     RG_TRY(choose_loss(t, &info));
     RG_TRY(check_values(&s->network, set));
     RG_TRY(check_range(&s->network, set));
