@@ -138,6 +138,46 @@ static void test_png_parts(void)
     clear_files();
 }
 
+/* Folders of parts are named as people name them; a class may have such a name, too. */
+static void test_png_part_names(void)
+{
+    static const char *const names[][3] = { { "Train", "Test", "Val" },
+                                            { "TRAIN", "TEST", "VALIDATION" },
+                                            { "Training", "Testing", "Valid" },
+                                            { "train", "testing", "Validation" } };
+    char path[64];
+    for (int i = 0; i < 4; i++) {
+        for (int part = 0; part < 3; part++) {
+            make_folder(names[i][part]);
+            for (int label = 0; label < 2; label++) {
+                const char rows[] = { 0, (char)(10 * part + label), 1 };
+                snprintf(path, sizeof path, "%s/%s", names[i][part], label == 0 ? "a" : "b");
+                make_folder(path);
+                snprintf(path, sizeof path, "%s/%s/1.png", names[i][part], label == 0 ? "a" : "b");
+                write_png(path, 2, 1, 8, 0, rows, sizeof rows);
+            }
+        }
+        for (int part = 0; part < 3; part++) {
+            const char pixels[] = { (char)(10 * part + 1), 1 };
+            EXPECT_OK(open_it("", (rg_dataset_part)part));
+            EXPECT(holds(2, 1, 2, 1, 2, RG_U8) && rg_dataset_label(opened, 1) == 1);
+            EXPECT(strcmp(rg_dataset_class_name(opened, 1), "b") == 0 && image_is(1, pixels, 2));
+        }
+        close_it();
+        clear_files();
+    }
+    make_folder("Bus");
+    make_folder("Train");
+    make_folder("Train/fast");
+    write_png("Bus/1.png", 2, 1, 8, 0, "\0\1\2", 3);
+    write_png("Train/fast/1.png", 2, 1, 8, 0, "\0\3\4", 3);
+    EXPECT_OK(open_it("", RG_DATASET_TRAIN));
+    EXPECT(holds(2, 1, 2, 1, 2, RG_U8) && image_is(1, "\3\4", 2));
+    EXPECT(strcmp(rg_dataset_class_name(opened, 1), "Train") == 0);
+    close_it();
+    clear_files();
+}
+
 static void test_png_damage(void)
 {
     bytes png = png_start(3, 2, 8, 2, 0);
@@ -179,6 +219,7 @@ int main(void)
         test_png_interlaced();
         test_png_classes();
         test_png_parts();
+        test_png_part_names();
         test_png_damage();
     }
     test_png_folders();

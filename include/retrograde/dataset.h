@@ -94,12 +94,13 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *    train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, each perhaps
  *    compressed, with .gz after its name; idx4 with channels, too;
  *  - a folder with a folder of PNG, JPEG or WebP files for each class, or with such folders below
- *    train/ and below test/ or val/ (valid/, validation/), or both. Images may lie in folders
- *    below those of the classes. A test/ without folders of classes is ignored. Classes are
- *    numbered in the order of their names. Images are RGB if one of them has colours: 16 bits are
- *    rounded to 8, palettes are looked up, what is transparent becomes black. They are rotated and
- *    mirrored as the orientation in their EXIF data says, which in a PNG file comes before the
- *    pixels; gamma and colour profiles are ignored. An image has at most 2 * 10^8 pixels;
+ *    train/ and below test/ or val/ (valid/, validation/), or both; their names are in any case,
+ *    and may be training/ and testing/. Images may lie in folders below those of the classes. A
+ *    test/ without folders of classes is ignored. Classes are numbered in the order of their names.
+ *    Images are RGB if one of them has colours: 16 bits are rounded to 8, palettes are looked up,
+ *    what is transparent becomes black. They are rotated and mirrored as the orientation in their
+ *    EXIF data says, which in a PNG file comes before the pixels; gamma and colour profiles are
+ *    ignored. An image has at most 2 * 10^8 pixels;
  *  - a folder with images/, such files, and masks/, PNG files of the same names but for their
  *    endings, or with these below train/, test/, val/ as above (segmentation). The class of a
  *    pixel is the sample of a grey mask, or the index of a mask with a palette; 255, or 65535 with

@@ -6,8 +6,10 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 static const rg_allocator *const memory = &rg_default_allocator;
@@ -110,4 +112,50 @@ rg_status rg_folder_list(const char *folder, rg_entry_check *check, rg_name_list
     if (list->count > 1)
         qsort(list->names, list->count, sizeof *list->names, by_bytes);
     return status;
+}
+
+/* ---- parts ---- */
+
+bool rg_part_is_name(const char *name, const char *part)
+{
+    const size_t length = strlen(part);
+    const bool has_form = strcmp(part, "train") == 0 || strcmp(part, "test") == 0;
+    return strncasecmp(name, part, length) == 0 &&
+           (name[length] == 0 || (has_form && strcasecmp(name + length, "ing") == 0));
+}
+
+bool rg_part_is_any_name(const char *name)
+{
+    static const char *const parts[] = { "train", "test", "val", "valid", "validation" };
+    bool found = false;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        found = found || rg_part_is_name(name, parts[i]);
+    return found;
+}
+
+rg_part_folder rg_part_find(const char *folder, const char *part)
+{
+    rg_part_folder found;
+    char path[RG_DATASET_PATH];
+    snprintf(found.name, sizeof found.name, "%s", part);
+    if (rg_path_join(path, folder, part) != RG_OK || rg_folder_exists(path))
+        return found;
+    DIR *open = opendir(folder);
+    bool any = false;
+    for (const struct dirent *e; open != NULL && (e = readdir(open)) != NULL;) {
+        if (!rg_part_is_name(e->d_name, part) || (any && strcmp(e->d_name, found.name) > 0) ||
+            rg_path_join(path, folder, e->d_name) != RG_OK || !rg_folder_exists(path))
+            continue;
+        snprintf(found.name, sizeof found.name, "%s", e->d_name);
+        any = true;
+    }
+    if (open != NULL)
+        closedir(open);
+    return found;
+}
+
+rg_status rg_part_join(char path[RG_DATASET_PATH], const char *folder, const char *part)
+{
+    const rg_part_folder found = rg_part_find(folder, part);
+    return rg_path_join(path, folder, found.name);
 }

@@ -29,6 +29,19 @@ rg_status rg_folder_list(const char *folder, rg_entry_check *check, rg_name_list
 
 bool rg_folder_exists(const char *path);
 
+/* Whether a folder of this name holds a part: train, test, val, valid or validation, in any case,
+ * also training and testing. */
+bool rg_part_is_name(const char *name, const char *part);
+bool rg_part_is_any_name(const char *name);
+
+/* The folder of a part below another one: the part itself is its name, or what stands for it as
+ * above; the part itself where there is none. */
+typedef struct rg_part_folder {
+    char name[256];
+} rg_part_folder;
+rg_part_folder rg_part_find(const char *folder, const char *part);
+rg_status rg_part_join(char path[RG_DATASET_PATH], const char *folder, const char *part);
+
 /* Puts a path before the sentence of a failure. */
 rg_status rg_path_blame(const char *path, rg_status status);
 

@@ -45,13 +45,25 @@ static void release_folder(image_folder *f)
     rg_items_destroy(f->items);
 }
 
+/* Train may be a class of vehicles, with folders in it: as a part it has others beside it. */
+static bool is_part(const char *folder, const rg_part_folder *train)
+{
+    static const char *const others[] = { "test", "val", "valid", "validation" };
+    char path[RG_DATASET_PATH];
+    bool found = strcmp(train->name, "train") == 0;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        found = found || (rg_part_join(path, folder, others[i]) == RG_OK && rg_folder_exists(path));
+    return found;
+}
+
 /* A folder has parts if train/ holds folders; a class named train holds files. */
 static rg_status find_parts(const char *folder, char train[RG_DATASET_PATH], bool *parts)
 {
     rg_name_list inside = { 0 };
-    RG_TRY(rg_path_join(train, folder, "train"));
+    const rg_part_folder name = rg_part_find(folder, "train");
+    RG_TRY(rg_path_join(train, folder, name.name));
     *parts = false;
-    if (!rg_folder_exists(train))
+    if (!rg_folder_exists(train) || !is_part(folder, &name))
         return RG_OK;
     int64_t skipped = 0;
     const rg_status status = rg_folder_list(train, rg_entry_is_folder, &inside, &skipped);
@@ -99,7 +111,7 @@ static bool has_classes(void *context, const char *name)
     char path[RG_DATASET_PATH];
     rg_name_list inside = { 0 };
     int64_t skipped = 0;
-    if (rg_path_join(path, s->folder, name) != RG_OK || !rg_folder_exists(path))
+    if (rg_part_join(path, s->folder, name) != RG_OK || !rg_folder_exists(path))
         return false;
     const bool found = rg_folder_list(path, rg_entry_is_folder, &inside, &skipped) != RG_OK ||
                        inside.count > 0; /* what cannot be read is not ignored */
@@ -107,6 +119,22 @@ static bool has_classes(void *context, const char *name)
     if (!found && s->options != NULL)
         rg_dataset_say(s->options, "%s: ignored, because it has no folder for each class", path);
     return found;
+}
+
+/* Folders beside the parts that hold folders, as parts do. */
+static rg_status tell_others(const char *folder, const rg_dataset_options *options)
+{
+    rg_name_list beside = { 0 };
+    int64_t skipped = 0;
+    const rg_status status = rg_folder_list(folder, rg_entry_is_folder, &beside, &skipped);
+    for (size_t i = 0; i < beside.count && status == RG_OK; i++) {
+        part_search quiet = { folder, NULL };
+        if (!rg_part_is_any_name(beside.names[i]) && has_classes(&quiet, beside.names[i]))
+            rg_dataset_say(options, "%s: the folder %s beside train/ is not used", folder,
+                           beside.names[i]);
+    }
+    rg_name_list_release(&beside);
+    return status;
 }
 
 static rg_status find_path(image_folder *f, const char *folder, rg_dataset_part part,
@@ -125,8 +153,10 @@ static rg_status find_path(image_folder *f, const char *folder, rg_dataset_part 
                 "and no folder for each class"));
     part_search search = { folder, part == RG_DATASET_TEST ? options : NULL };
     const char *name = parts ? rg_dataset_find_part(part, has_classes, &search) : NULL;
+    if (parts && part == RG_DATASET_TRAIN)
+        RG_TRY(tell_others(folder, options));
     if (name != NULL)
-        return rg_path_join(f->path, folder, name);
+        return rg_part_join(f->path, folder, name);
     if (parts || part != RG_DATASET_TRAIN)
         return rg_path_blame(folder, rg_dataset_no_part(part));
     strcpy(f->path, folder); /* shorter than train/ in it */

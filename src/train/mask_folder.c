@@ -26,7 +26,7 @@ static bool has_pair(const char *folder)
 static bool has_parts(const char *folder)
 {
     char train[RG_DATASET_PATH];
-    return rg_path_join(train, folder, "train") == RG_OK && has_pair(train);
+    return rg_part_join(train, folder, "train") == RG_OK && has_pair(train);
 }
 
 bool rg_masks_are_here(const char *folder)
@@ -37,7 +37,7 @@ bool rg_masks_are_here(const char *folder)
 static bool has_pair_below(void *context, const char *name)
 {
     char path[RG_DATASET_PATH];
-    return rg_path_join(path, context, name) == RG_OK && has_pair(path);
+    return rg_part_join(path, context, name) == RG_OK && has_pair(path);
 }
 
 static rg_status find_part(const char *folder, rg_dataset_part part, char path[RG_DATASET_PATH])
@@ -46,7 +46,7 @@ static rg_status find_part(const char *folder, rg_dataset_part part, char path[R
     char *of = (char *)folder; /* which is not changed */
     const char *name = parts ? rg_dataset_find_part(part, has_pair_below, of) : NULL;
     if (name != NULL)
-        return rg_path_join(path, folder, name);
+        return rg_part_join(path, folder, name);
     if (parts || part != RG_DATASET_TRAIN)
         return rg_path_blame(folder, rg_dataset_no_part(part));
     RG_CHECK(strlen(folder) < RG_DATASET_PATH, RG_IO, "the path is too long");

@@ -5,6 +5,7 @@
  * number in name.cls. An index of all members is read when a set is opened; images are read when
  * they are needed. */
 #include "train/image_items.h"
+#include "train/folder_names.h"
 #include "train/tar_members.h"
 #include "train/data_source.h"
 
@@ -207,7 +208,7 @@ static bool has_shards_below(void *context, const char *name)
 {
     const char *folder = context;
     char path[RG_DATASET_PATH];
-    if (rg_path_join(path, folder, name) != RG_OK)
+    if (rg_part_join(path, folder, name) != RG_OK)
         return false;
     for (int kind = 0; kind < KINDS; kind++) {
         if (has_kind(path, (shard_kind)kind))
@@ -220,11 +221,12 @@ static rg_status list_below(const char *folder, const char *part, shard_list *li
 {
     shard_list own = { 0 };
     char path[RG_DATASET_PATH];
-    rg_status status = rg_path_join(path, folder, part);
+    const rg_part_folder below = rg_part_find(folder, part);
+    rg_status status = rg_path_join(path, folder, below.name);
     for (int kind = 0; kind < KINDS && status == RG_OK; kind++)
         status = list_kind(path, (shard_kind)kind, &own);
     for (size_t i = 0; i < own.count && status == RG_OK; i++) {
-        status = rg_path_join(path, part, own.names[i]);
+        status = rg_path_join(path, below.name, own.names[i]);
         if (status == RG_OK)
             status = add_shard(list, path);
     }
