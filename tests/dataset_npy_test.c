@@ -138,16 +138,17 @@ static void test_columns(void)
     clear_files();
 }
 
-static void test_npz_parts(void)
+static void test_npz_parts(bool is_matrix)
 {
     static archive zip;
+    zip = (archive){ 0 };
     const bytes x = npy_of("|u1", "False", "3, 1, 2", "abcdef", 6);
     const bytes y = npy_of("|u1", "False", "3,", "\0\1\0", 3);
     const bytes x_test = npy_of("|u1", "False", "1, 1, 2", "gh", 2);
     const bytes y_test = npy_of("|u1", "False", "1,", "\5", 1);
-    zip_add(&zip, "x_train.npy", ZIP_STORED, &x);
+    zip_add(&zip, is_matrix ? "X_train.npy" : "x_train.npy", ZIP_STORED, &x);
     zip_add(&zip, "y_test.npy", ZIP_STORED, &y_test);
-    zip_add(&zip, "x_test.npy", ZIP_STORED, &x_test);
+    zip_add(&zip, is_matrix ? "X_test.npy" : "x_test.npy", ZIP_STORED, &x_test);
     zip_add(&zip, "y_train.npy", ZIP_STORED, &y);
     zip_end(&zip, false);
     write_file("set.npz", &zip.file);
@@ -334,7 +335,8 @@ int main(void)
     test_npy_labels();
     test_npz_types();
     test_columns();
-    test_npz_parts();
+    test_npz_parts(false);
+    test_npz_parts(true);
     test_npz_targets();
     test_npz_parts_differ();
     test_npz_refuses();

@@ -331,7 +331,7 @@ class Targets(Case):
             self.assertEqual(errors.count("\n"), 1 if says else 0, errors)
             self.assertIn(says, errors)
             os.rename(self.path("out"), self.path("out%d" % len(os.listdir(self.folder))))
-        os.rename(self.path("set", "x.npy"), self.path("set", "X.npy"))
+        os.rename(self.path("set", "x.npy"), self.path("set", "images.npy"))
         self.refuses("train", "--data", self.path("set"), "--out", self.path("no"), says="has no train part: its arrays must be x and y")
 
     def write_mask(self, path, side, classes):

@@ -111,12 +111,12 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *    its first dot make a sample, an image (name.jpg, name.jpeg, name.png, name.webp) and the
  *    number of its class (name.cls). Files whose names begin with test or val are those parts;
  *  - an NPZ file, or a folder of NPY files, with x and y, or with x_train, y_train, x_test, y_test,
- *    x_val, y_val: x (n, h, w, c), (n, h, w), (n, w) or (n), of u1 or b1, or of other integers,
- *    f2, f4 or f8, which become f32; of more dimensions the first is h, the last is c, and those
- *    between make one. y of integers is a class (n) or (n, 1), labels of 0 and 1 (n, classes), or
- *    a mask (n, h, w); y of f2, f4, f8 are values (n), (n, k), ... All parts have targets of one
- *    kind and number, and a mask has the size of its image. -1 in a mask of signed integers marks
- *    pixels that are ignored;
+ *    x_val, y_val, or X in place of x: x (n, h, w, c), (n, h, w), (n, w) or (n), of u1 or b1, or of
+ *    other integers, f2, f4 or f8, which become f32; of more dimensions the first is h, the last is
+ *    c, and those between make one. y of integers is a class (n) or (n, 1), labels of 0 and 1
+ *    (n, classes), or a mask (n, h, w); y of f2, f4, f8 are values (n), (n, k), ... All parts have
+ *    targets of one kind and number, and a mask has the size of its image. -1 in a mask of signed
+ *    integers marks pixels that are ignored;
  *  - the name of a set that Debian installs, "fashion-mnist", if no file has that name (package
  *    dataset-fashion-mnist), or "glyphs", a set of 12000 and 2000 images by rg_dataset_glyphs().
  *

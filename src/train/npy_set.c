@@ -7,6 +7,7 @@
 #include "core/dtype.h"
 #include "files/npy.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,34 +143,54 @@ static rg_status read_file(const npy_location *location, rg_npy_array *array)
     return status;
 }
 
+static bool has_name(const npy_location *location, const char *name)
+{
+    bool found = false;
+    rg_zip_member member;
+    char path[RG_DATASET_PATH];
+    struct stat info;
+    if (location->zip == NULL)
+        return rg_path_join(path, location->path, name) == RG_OK && stat(path, &info) == 0;
+    return rg_zip_find(location->zip, name, &found, &member) != RG_OK || found;
+}
+
+/* x_train.npy, or X_train.npy as matrices are often called, if that alone is there. */
+static bool name_array(const npy_location *location, char letter, const char *end,
+                       rg_npy_array *array)
+{
+    snprintf(array->name, sizeof array->name, "%c%s%s.npy", letter, end[0] != 0 ? "_" : "", end);
+    if (has_name(location, array->name))
+        return true;
+    array->name[0] = (char)toupper(letter);
+    const bool found = has_name(location, array->name);
+    array->name[0] = found ? array->name[0] : letter;
+    return found;
+}
+
 static rg_status find_array(const npy_location *location, char letter, const char *end,
                             rg_npy_array *array)
 {
-    snprintf(array->name, sizeof array->name, "%c%s%s.npy", letter, end[0] != 0 ? "_" : "", end);
+    name_array(location, letter, end, array);
     return blame(location, array->name,
                  location->zip != NULL ? read_member(location, array) : read_file(location, array));
 }
 
 static bool has_array(const npy_location *location, char letter, const char *end)
 {
-    rg_npy_array array = { .found = false };
-    rg_zip_member member;
-    char path[RG_DATASET_PATH];
-    struct stat info;
-    snprintf(array.name, sizeof array.name, "%c%s%s.npy", letter, end[0] != 0 ? "_" : "", end);
-    if (location->zip == NULL)
-        return rg_path_join(path, location->path, array.name) == RG_OK && stat(path, &info) == 0;
-    return rg_zip_find(location->zip, array.name, &array.found, &member) != RG_OK || array.found;
+    rg_npy_array array;
+    return name_array(location, letter, end, &array);
 }
 
 static bool has_part(void *context, const char *name)
 {
     const npy_location *location = context;
-    const bool found = has_array(location, 'x', name), labelled = has_array(location, 'y', name);
+    rg_npy_array x;
+    const bool found = name_array(location, 'x', name, &x);
+    const bool labelled = has_array(location, 'y', name);
     const bool is_test = strcmp(name, "test") == 0;
     if (found && !labelled && is_test && location->options != NULL)
-        rg_dataset_say(location->options,
-                       "%s: x_test.npy is ignored, because there is no y_test.npy", location->path);
+        rg_dataset_say(location->options, "%s: %s is ignored, because there is no y_test.npy",
+                       location->path, x.name);
     return found && (labelled || !is_test);
 }
 
