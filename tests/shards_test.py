@@ -130,6 +130,23 @@ class Shards(Case):
         os.rename(self.path("parts"), self.path("set"))
         self.assertIn("40 images for training, 10 for validation, 10 for testing", self.learn()[0])
         self.assertEqual(list(train_case.numbers(read(self.checkpoint("out")))), list(train_case.numbers(apart)))
+        os.rename(self.path("set", "train"), self.path("set", "Training"))
+        os.rename(self.path("set", "test"), self.path("set", "Testing"))
+        self.assertIn("40 images for training, 10 for validation, 10 for testing", self.learn()[0])
+        folders = {"train": "Training", "test": "Testing", "val": "val"}
+        for train, test, val in (("Train", "Test", "Val"), ("photos-train", "photos-test", "photos-val"),
+                                 ("a_training", "a_testing", "a_validation"), ("crash-train", "val", "crash-Test")):  # fmt: skip
+            os.makedirs(self.path("again"))
+            for name, part in (("train", train), ("test", test), ("val", val)):
+                shutil.copy(self.path("set", folders[name], "000.tar"), self.path("again", part + "-000.tar"))
+            output, _ = run("train", "--data", self.path("again"), "--model", "mlp", "--epochs", "1", "--out", self.path("o"))
+            self.assertIn("40 images for training, 10 for validation, 10 for testing", output, train)
+            shutil.rmtree(self.path("again"))
+            shutil.rmtree(self.path("o"))
+        os.makedirs(self.path("again"))  # a word alone is no part
+        shutil.copy(self.path("set", "Training", "000.tar"), self.path("again", "crash-test-000.tar"))
+        output, _ = run("train", "--data", self.path("again"), "--model", "mlp", "--epochs", "1", "--out", self.path("o"))
+        self.assertIn("images for training", output)
 
     def test_parted(self):
         """All images, then all classes: what is missing is said."""

@@ -109,7 +109,9 @@ RG_API rg_dataset_options rg_dataset_options_default(void);
  *    classes.txt, if there, names the classes, one a line;
  *  - a tar file, or a folder of tar files, in the layout of WebDataset: members of one name up to
  *    its first dot make a sample, an image (name.jpg, name.jpeg, name.png, name.webp) and the
- *    number of its class (name.cls). Files whose names begin with test or val are those parts;
+ *    number of its class (name.cls). Files whose names begin with test or val, in any case, are
+ *    those parts, and so are those with such a word where others have the word train:
+ *    set-train-01.tar, set-val-01.tar;
  *  - an NPZ file, or a folder of NPY files, with x and y, or with x_train, y_train, x_test, y_test,
  *    x_val, y_val, or X in place of x: x (n, h, w, c), (n, h, w), (n, w) or (n), of u1 or b1, or of
  *    other integers, f2, f4 or f8, which become f32; of more dimensions the first is h, the last is

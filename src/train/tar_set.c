@@ -9,8 +9,10 @@
 #include "train/tar_members.h"
 #include "train/data_source.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -160,15 +162,38 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Of shards whose names begin with test or val the first are the test part, the others, where there
- * are both, the validation part; all others are the training part. */
+/* Of shards whose names begin with test or val, or have such a word where others have the word
+ * train, the first are the test part, the others, where there are both, the validation part; all
+ * others are the training part. */
 typedef enum shard_kind { TRAIN_SHARD, TEST_SHARD, VALIDATION_SHARD, KINDS } shard_kind;
 
-static shard_kind kind_of(const char *name)
+/* Whether one of the words of a name stands for a part: set-test-0001.tar. */
+static bool has_word(const char *name, const char *part)
 {
-    return strncmp(name, "test", 4) == 0  ? TEST_SHARD
-           : strncmp(name, "val", 3) == 0 ? VALIDATION_SHARD
-                                          : TRAIN_SHARD;
+    char word[16];
+    while (*name != 0) {
+        size_t length = 0;
+        while (isalpha((unsigned char)name[length]))
+            length++;
+        snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : 0), name);
+        if (rg_part_is_name(word, part))
+            return true;
+        name += length + (name[length] != 0);
+    }
+    return false;
+}
+
+/* `words`: whether other shards have the word train in their names. */
+static shard_kind kind_of(const char *name, bool words)
+{
+    words = words && !has_word(name, "train");
+    if (strncasecmp(name, "test", 4) == 0 || (words && has_word(name, "test")))
+        return TEST_SHARD;
+    if (strncasecmp(name, "val", 3) == 0 ||
+        (words &&
+         (has_word(name, "val") || has_word(name, "valid") || has_word(name, "validation"))))
+        return VALIDATION_SHARD;
+    return TRAIN_SHARD;
 }
 
 static rg_status add_shard(shard_list *list, const char *name)
@@ -180,13 +205,29 @@ static rg_status add_shard(shard_list *list, const char *name)
     return RG_OK;
 }
 
+static bool is_shard(const char *name)
+{
+    return name[0] != '.' && rg_tar_is_name(name);
+}
+
+/* Whether shards tell by words what they are. */
+static bool names_parts(DIR *open)
+{
+    bool found = false;
+    for (const struct dirent *e; !found && (e = readdir(open)) != NULL;)
+        found = is_shard(e->d_name) && has_word(e->d_name, "train");
+    rewinddir(open);
+    return found;
+}
+
 static rg_status list_kind(const char *folder, shard_kind kind, shard_list *list)
 {
     DIR *open = opendir(folder);
     rg_status status = RG_OK;
     RG_CHECK(open != NULL, RG_IO, "cannot be opened: %s", strerror(errno));
+    const bool words = names_parts(open);
     for (const struct dirent *e; status == RG_OK && (e = readdir(open)) != NULL;) {
-        if (e->d_name[0] != '.' && rg_tar_is_name(e->d_name) && kind_of(e->d_name) == kind)
+        if (is_shard(e->d_name) && kind_of(e->d_name, words) == kind)
             status = add_shard(list, e->d_name);
     }
     closedir(open);
