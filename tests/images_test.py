@@ -238,6 +238,17 @@ class Mixed(Case):
                 with open(self.checkpoint(out), "rb") as file:
                     self.assertIn(b'"channels":"3"', file.read())
 
+    def test_folders_of_masks(self):
+        """A set for segmentation whose folders have other names is one of two classes, which is said."""
+        for first, second, says in (("Images", "labels", True), ("gt", "imgs", True), ("cat", "labels", False)):
+            shutil.rmtree(self.data)
+            for name in (first, second):
+                os.makedirs(os.path.join(self.data, name))
+                for i in range(8):
+                    write_png(os.path.join(self.data, name, "%d.png" % i), 6, 6, bytes((9 * i,) * 36), 1)
+            _, errors = run("train", "--data", self.data, "--model", "mlp", "--epochs", "1", "--out", self.path(first))
+            self.assertEqual("must be called images and masks" in errors, says, errors)
+
     def test_too_many_pixels(self):
         """A small file that declares many pixels takes no memory for them."""
         size = b"\xff\xdc"  # 65500

@@ -5,6 +5,7 @@
 #include "train/image_items.h"
 
 #include <string.h>
+#include <strings.h>
 
 static rg_status list_classes(const char *folder, rg_name_list *classes)
 {
@@ -228,9 +229,40 @@ static rg_status count_loose(image_folder *f)
     return status;
 }
 
+static bool is_one_of(const char *name, const char *const names[], size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcasecmp(name, names[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Two folders of a set for segmentation would be classes. */
+static void warn_of_masks(const image_folder *f, const rg_dataset_options *options)
+{
+    static const char *const images[] = { "image",      "images", "img",   "imgs",
+                                          "JPEGImages", "input",  "inputs" };
+    static const char *const masks[] = { "mask",   "masks",        "label",
+                                         "labels", "annotation",   "annotations",
+                                         "annots", "segmentation", "SegmentationClass",
+                                         "gt",     "groundtruth",  "ground_truth" };
+    char *const *names = f->classes.names;
+    for (int first = 0; first < 2 && f->classes.count == 2; first++) {
+        const char *image = names[first], *mask = names[1 - first];
+        if (is_one_of(image, images, sizeof images / sizeof images[0]) &&
+            is_one_of(mask, masks, sizeof masks / sizeof masks[0]))
+            rg_dataset_say(options,
+                           "%s: %s and %s are taken for two classes; for masks the folders must be "
+                           "called images and masks",
+                           f->path, image, mask);
+    }
+}
+
 /* What is probably not meant. */
 static void warn(const image_folder *f, const rg_dataset_options *options)
 {
+    warn_of_masks(f, options);
     rg_dataset_say_skipped(options, f->path, f->skipped);
     if (f->loose > 0)
         rg_dataset_say(options,
