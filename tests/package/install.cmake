@@ -97,6 +97,7 @@ function(expect_refused folder wanted pattern)
     endif()
 endfunction()
 
+expect_refused(no_component trian "there is no component trian, only shared")
 if(NOT RG_TRAIN)
     expect_refused(no_train train "without libretrograde_train")
 elseif(TRAIN_PACKAGES)
