@@ -128,18 +128,25 @@ static int32_t highest_rank(const runner *r, int32_t count)
     return most;
 }
 
-/* Whether a source without images has the shape of one, (1, h, w, c), or, where no source has
- * images, (h, w, c), as weights of labels may have: given for all images of a batch, it would be
+/* Whether images are given as tensors of their own. */
+static bool are_separate(const runner *r, int32_t count)
+{
+    const int32_t rank = highest_rank(r, count);
+    return rank > 0 && rank != 3;
+}
+
+/* Whether a source that is given whole has the shape of one image, (1, h, w, c), or, where none is
+ * separate, (h, w, c), as weights of labels may have: given for all images of a batch, it would be
  * taken for one that repeats. A network whose forward pass reads nothing but parameters has such a
  * source, the gradient that it begins with. */
 static bool has_likeness(const runner *r, int32_t count)
 {
-    const bool none = highest_rank(r, count) == 0;
+    const bool separate = are_separate(r, count);
     bool any = false;
     for (int32_t i = 0; i < count; i++) {
-        const rg_tensor_desc *d = r->net->values[find_source(r, i)].desc;
-        const bool alike = (d->rank == 4 && d->dims[0] == 1) || (d->rank == 3 && none);
-        any |= !has_images(r, i) && alike;
+        const rg_tensor_desc *d = &r->net->values[find_source(r, i)].desc[0];
+        const bool alike = (d->rank == 4 && d->dims[0] == 1) || (d->rank == 3 && !separate);
+        any |= alike && !(separate && has_images(r, i));
     }
     return any;
 }
@@ -152,7 +159,7 @@ static rg_status encode_images(const runner *r, rg_commands *commands, const sou
     rg_tensor **images = calloc((size_t)(s->count * count + 1), sizeof *images);
     rg_tensor **views = calloc((size_t)(s->count * count + 1), sizeof *views);
     rg_status status = RG_OK;
-    const bool separate = highest_rank(r, s->count) != 3;
+    const bool separate = are_separate(r, s->count);
     for (int32_t i = 0; i < s->count; i++) {
         const bool split = separate && has_images(r, i);
         for (int64_t n = 0; n < count && status == RG_OK; n++) {
