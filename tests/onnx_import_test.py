@@ -10,7 +10,7 @@ import pathlib
 import struct
 import tempfile
 
-from onnx_made import INT64, model, node, port, tensor
+from onnx_made import FLOAT, INT64, model, node, port, tensor
 from onnx_run import read_npy, run, run_any, succeed, write_npy
 
 PIXELS = [((i * 37) % 101 - 50) / 40 for i in range(4096)]
@@ -121,6 +121,22 @@ def test_extremes_of_constants(folder):
                  [port("x", ["N", 2, 9])], [port("y", ["N", 3, 6])],
                  [tensor(name, [1], [value], INT64) for name, value in (("two", 2), ("three", 3), ("six", 6), ("zero", 0), ("minus", -1))])
     assert output_of(folder, data, [2, 2, 9])[0] == (2, 3, 6)
+
+
+def test_clip_of_constants(folder):
+    """Sizes between bounds: as floats, as timm's padding for windows of one size has them, as integers, by attributes."""
+    for cast, opset, bounds in ((1, 13, ("low", "")), (7, 13, ("low", "high")), (1, 13, ("", "high")), (1, 10, ())):
+        number = FLOAT if cast == 1 else INT64
+        limits = {} if bounds else {"min": 0.0, "max": 4.0}
+        data = model([node("Shape", ["x"], ["s"]), node("Gather", ["s", "i"], ["w"], axis=0), node("Cast", ["w"], ["f"], to=cast),
+                      node("Sub", ["f", "k"], ["d"]), node("Clip", ["d", *bounds], ["c"], **limits), node("Cast", ["c"], ["n"], to=INT64),
+                      node("Concat", ["zero", "n"], ["t"], axis=0), node("Reshape", ["x", "t"], ["y"])],
+                     [port("x", ["N", 2, 9])], [port("y", ["N", "k"])],
+                     [tensor("i", [1], [2], INT64), tensor("zero", [1], [-1], INT64)] +
+                     [tensor(name, [1] if name == "k" else [], [value], number)
+                      for name, value in (("k", 11 if bounds[:1] == ("low",) else 3), ("low", 3), ("high", 4))], opset=opset)  # fmt: skip
+        columns = 3 if bounds[:1] == ("low",) else 4
+        assert output_of(folder, data, [2, 2, 9])[0] == (36 // columns, columns)
 
 
 def test_order_of_an_open_batch(folder):

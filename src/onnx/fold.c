@@ -285,6 +285,42 @@ rg_status rg_fold_extreme(rg_import *m, const rg_proto_node *node, const rg_arra
     return RG_OK;
 }
 
+static rg_element clip(rg_element e, const rg_element bounds[2], bool integer)
+{
+    if (integer) {
+        e.i = e.i < bounds[0].i ? bounds[0].i : e.i;
+        e.i = e.i > bounds[1].i ? bounds[1].i : e.i;
+    } else {
+        e.f = e.f < bounds[0].f ? bounds[0].f : e.f;
+        e.f = e.f > bounds[1].f ? bounds[1].f : e.f;
+    }
+    return e;
+}
+
+/* Clip; its bounds are inputs, or in older operator sets attributes. */
+rg_status rg_fold_clip(rg_import *m, const rg_proto_node *node, const rg_array *const x[],
+                       rg_array *y)
+{
+    const bool integer = rg_type_is_integer(x[0]->type);
+    rg_element bounds[2];
+    double low = -INFINITY, high = INFINITY;
+    RG_TRY(rg_attribute_float(node, "min", &low));
+    RG_TRY(rg_attribute_float(node, "max", &high));
+    bounds[0] = integer ? (rg_element){ .i = INT64_MIN } : (rg_element){ .f = low };
+    bounds[1] = integer ? (rg_element){ .i = INT64_MAX } : (rg_element){ .f = high };
+    for (size_t i = 0; i < 2; i++) {
+        if (!rg_node_has(node, i + 1))
+            continue;
+        RG_CHECK(x[i + 1]->count == 1 && x[i + 1]->type == x[0]->type, RG_MALFORMED,
+                 "input %zu is not one number of type %s", i + 1, rg_onnx_type_name(x[0]->type));
+        bounds[i] = rg_array_at(x[i + 1], 0);
+    }
+    RG_TRY(rg_array_create(m, x[0]->type, x[0]->rank, x[0]->dims, x[0]->uniform, y));
+    for (int64_t i = 0; i < (y->uniform ? 1 : y->count); i++)
+        y->data[i] = clip(rg_array_at(x[0], i), bounds, integer);
+    return RG_OK;
+}
+
 rg_status rg_fold_where(rg_import *m, const rg_proto_node *node, const rg_array *const x[],
                         rg_array *y)
 {

@@ -352,9 +352,9 @@ rg_converter rg_convert_identity, rg_convert_constant, rg_convert_cast, rg_conve
     rg_convert_transpose, rg_convert_concat, rg_convert_slice, rg_convert_split, rg_convert_pad,
     rg_convert_upsample;
 rg_converter rg_convert_softmax, rg_convert_reduce, rg_convert_log_sum_exp, rg_convert_product;
-rg_folder rg_fold_binary, rg_fold_extreme, rg_fold_unary, rg_fold_cast, rg_fold_reshape,
-    rg_fold_flatten, rg_fold_squeeze, rg_fold_unsqueeze, rg_fold_transpose, rg_fold_concat,
-    rg_fold_slice, rg_fold_gather, rg_fold_range, rg_fold_constant_of_shape, rg_fold_expand,
-    rg_fold_where, rg_fold_reduce, rg_fold_trilu, rg_fold_scatter, rg_fold_non_zero;
+rg_folder rg_fold_binary, rg_fold_extreme, rg_fold_clip, rg_fold_unary, rg_fold_cast,
+    rg_fold_reshape, rg_fold_flatten, rg_fold_squeeze, rg_fold_unsqueeze, rg_fold_transpose,
+    rg_fold_concat, rg_fold_slice, rg_fold_gather, rg_fold_range, rg_fold_constant_of_shape,
+    rg_fold_expand, rg_fold_where, rg_fold_reduce, rg_fold_trilu, rg_fold_scatter, rg_fold_non_zero;
 
 #endif

@@ -73,7 +73,7 @@ static const rg_importer operators[] = {
     { "Neg", "", 1, 1, rg_convert_unary, rg_fold_unary },
     { "Sqrt", "", 1, 1, rg_convert_unary, rg_fold_unary },
     { "Reciprocal", "", 1, 1, rg_convert_unary, NULL },
-    { "Clip", "min max", 1, 3, rg_convert_clip, NULL },
+    { "Clip", "min max", 1, 3, rg_convert_clip, rg_fold_clip },
     { "HardSwish", "", 1, 1, rg_convert_hard_swish, NULL },
     { "Mish", "", 1, 1, rg_convert_mish, NULL },
     { "Swish", "alpha", 1, 1, rg_convert_swish, NULL },
