@@ -282,6 +282,25 @@ RG_INLINE void choose_part(const rg_conv_pair_partials_args *k, pair_unit *u, in
         (real *)k->partials + slice_sums + u->channel * k->sums.out_step + u->panel * RG_PANEL;
 }
 
+/* Ends a block of core/long_sum.h in all parts. */
+RG_OUTLINE void end_long_block(const rg_conv_pair_partials_args *k, pair_unit *u)
+{
+    const bool add_totals = u->add_totals;
+    for (int64_t part = 0; part < k->at.panels * k->splits; part++) {
+        choose_part(k, u, part);
+        u->add_totals = add_totals;
+        end_pair_block(k, u);
+    }
+}
+
+/* Additions of so many elements of k. */
+RG_INLINE void count_elements(const rg_conv_pair_partials_args *k, pair_unit *u, int64_t count)
+{
+    u->count += count > RG_CONV_MIN_WINDOWS ? count : RG_CONV_MIN_WINDOWS;
+    if (k->sums.has_totals && u->count >= RG_SUM_BLOCK)
+        end_long_block(k, u);
+}
+
 /* Runs of a block, all parts. */
 RG_OUTLINE void add_block_runs(const rg_conv_pair_partials_args *k, pair_unit *u, pair_runs *runs)
 {
@@ -291,7 +310,7 @@ RG_OUTLINE void add_block_runs(const rg_conv_pair_partials_args *k, pair_unit *u
         u->add = add;
         add_pair_runs(k, u, runs);
     }
-    u->count += runs->sum;
+    count_elements(k, u, runs->sum);
     runs->count = runs->sum = 0;
 }
 
@@ -306,18 +325,7 @@ RG_OUTLINE void add_block_pixels(const rg_conv_pair_partials_args *k, pair_unit 
         for (int64_t i = image; i < image + images; i++)
             add_pair_image(k, u, i, row, row + rows);
     }
-    u->count += images * k->at.count;
-}
-
-/* Ends a block of core/long_sum.h in all parts. */
-RG_OUTLINE void end_long_block(const rg_conv_pair_partials_args *k, pair_unit *u)
-{
-    const bool add_totals = u->add_totals;
-    for (int64_t part = 0; part < k->at.panels * k->splits; part++) {
-        choose_part(k, u, part);
-        u->add_totals = add_totals;
-        end_pair_block(k, u);
-    }
+    count_elements(k, u, images * k->at.count);
 }
 
 /* What follows a block of an image in memory, as much as it has. */
@@ -384,8 +392,6 @@ RG_OUTLINE void pair_slices_unit(const rg_conv_pair_partials_args *k, int64_t un
     for (int64_t image = begin; image < end; image += k->images) {
         for (int64_t row = 0; row < s->row.count; row += k->rows) {
             sum_block(k, &u, image, least(k->images, end - image), row);
-            if (k->sums.has_totals && u.count >= RG_SUM_BLOCK)
-                end_long_block(k, &u);
         }
     }
     if (k->sums.has_totals)

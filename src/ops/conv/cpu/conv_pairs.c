@@ -216,7 +216,10 @@ static bool cut_slices(rg_conv_pair_partials_args *to)
     const int64_t units = UNITS * bytes > PARTIAL_BYTES ? MIN_UNITS : UNITS;
     k.channels = rg_ceil_div(s->out, k.splits);
     rg_conv_cut_slices(&k.sums, s, rg_ceil_div(units, s->groups), s->images, sizeof(float));
-    k.sums.has_totals = rg_conv_is_long(s, k.sums.slices, s->row.count * k.at.columns);
+    const int64_t of_block = rg_max(k.images * k.rows * k.at.columns, RG_CONV_MIN_WINDOWS);
+    const int64_t blocks = rg_ceil_div(rg_ceil_div(s->images, k.sums.slices), k.images) *
+                           rg_ceil_div(s->row.count, k.rows);
+    k.sums.has_totals = (double)blocks * (double)of_block > RG_SUM_BLOCK;
     *to = k;
     return true;
 }
