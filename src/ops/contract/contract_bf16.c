@@ -155,6 +155,7 @@ INLINE void tile(const rg_pair_tile *t, int64_t row, const int M, const int N, c
     const char *const ahead_end = t->ahead != NULL ? t->ahead->end : NULL;
     const uint16_t *const first = t->a + row * t->a_step;
     const int64_t step = t->a_step * (int64_t)sizeof *t->a;
+    const int64_t pair_step = (2 + t->a_gap) * (int64_t)sizeof *t->a;
     __m512 sum[TALL][WIDE];
 #pragma GCC unroll 14
     for (int m = 0; m < M; m++) {
@@ -168,7 +169,7 @@ INLINE void tile(const rg_pair_tile *t, int64_t row, const int M, const int N, c
         const uint16_t *from = how == PACKS ? t->from + r->b / RG_PAIR_PANEL * t->from_step : NULL;
         const char *next = a + M * step; /* a row of the next tile */
         int64_t rows = LINE_PAIRS;
-        for (int64_t k = r->count; k > 0; k -= 2, a += 2 * sizeof *b, b += 2 * RG_PAIR_PANEL) {
+        for (int64_t k = r->count; k > 0; k -= 2, a += pair_step, b += 2 * RG_PAIR_PANEL) {
             __m512bh right[WIDE];
             if (how == FETCHES) {
                 __builtin_prefetch(next);

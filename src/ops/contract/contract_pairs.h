@@ -92,6 +92,8 @@ typedef struct rg_pair_tile {
     int64_t a_step, c_step; /* from row to row, in elements */
     bool add;               /* c += the sum */
     bool fetches;           /* a is read from memory once: rows further on are fetched ahead */
+    int64_t a_gap;          /* elements between one pair of a and the next: 0 but for a unit that
+                               ends, whose tiles may have rows side by side */
     rg_pair_ahead *ahead;   /* or NULL; what is fetched is left out of it */
 
     /* for units that `end`: */

@@ -34,6 +34,7 @@ enum {
     RG_CONV_PAIR_OPERANDS, /* x and dy as RG_CONV_PAIR_PARTIALS reads them */
     RG_CONV_PAIR_PARTIALS,
     RG_CONV_PAIR_SLICES, /* both in one, where a slice's sums stay in the cache */
+    RG_CONV_PAIR_TAPS,   /* and where images have few channels */
     RG_CONV_JOIN,        /* dw from the partial sums of any strategy */
     RG_CONV_KERNELS
 };

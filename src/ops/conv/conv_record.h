@@ -109,6 +109,7 @@ typedef struct rg_conv_pass {
     STRATEGY(rg_conv_by_permute) \
     STRATEGY(rg_conv_by_grouped) \
     STRATEGY(rg_conv_by_patches) \
+    STRATEGY(rg_conv_by_pair_taps) \
     STRATEGY(rg_conv_by_pairs) \
     STRATEGY(rg_conv_by_panels) \
     STRATEGY(rg_conv_by_any)

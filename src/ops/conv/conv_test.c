@@ -291,6 +291,14 @@ static const rg_case cases[] = {
     { "pairs-blocks-groups", LEAN " groups=8", "2,20,19,384 640,1,1,48" },
     { "pairs-blocks-long", LEAN " groups=16", "1,131,127,128 128,1,1,8" },
 
+    /* dw of images of few channels: blocks of rows, a second panel, groups, long sums and rows */
+    { "taps-7x7", "stride=2,2 padding.policy=same", "3,37,41,3 40,7,7,3 40" },
+    { "taps-apart", "stride=1,3 dilation=2,1 padding.top=3 padding.left=-1",
+      "2,19,30,5 33,4,2,5 33" },
+    { "taps-groups", "groups=3" P1, "2,9,10,12 60,3,3,4 60" },
+    { "taps-long", LEAN " groups=32", "1,131,127,128 256,1,1,4" },
+    { "taps-long-rows", LEAN P1, "1,3,701,3 17,3,3,3" },
+
     /* special values, and nothing at all */
     { "special-w-pairs", "groups=1" P1, "1,5,6,32 33,3,3,32 33", RG_CASE_SPECIAL,
       .x_fill = { { 0 }, { .at = special } } },
@@ -306,6 +314,10 @@ static const rg_case cases[] = {
       .x_fill = { { .at = special } } },
     { "special-x-edge", "groups=1" P1, "1,5,6,34 33,3,3,34 33", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
+    { "special-x-taps", "groups=1 stride=2,2" P2, "2,9,10,3 17,5,5,3 17", RG_CASE_SPECIAL,
+      .x_fill = { { .at = special } } },
+    { "special-dy-taps", "groups=1 stride=2,2" P2, "2,9,10,3 35,5,5,3 35", RG_CASE_SPECIAL,
+      .dy_fill = { .at = special } },
     { "special-x-blocks", "groups=1" P1, "17,5,6,17 33,3,3,17 33", RG_CASE_SPECIAL,
       .x_fill = { { .at = special } } },
     { "special-dy-blocks", "groups=1" P1, "17,5,6,17 33,3,3,17 33", RG_CASE_SPECIAL,

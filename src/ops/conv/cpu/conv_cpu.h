@@ -372,6 +372,28 @@ typedef struct rg_conv_pair_partials_args {
     int64_t rows;          /* of windows in a block, which has these rows of `images` images */
 } rg_conv_pair_partials_args;
 
+/* ---- weights by pairs, of images of few channels ----
+ *
+ * A row of x becomes words, each of an element and that of the same channel one stride further: two
+ * windows see them through the same tap. With pairs of dy in panels,
+ *
+ *      dw[o][p][t]  =  sum over pairs of windows j  of  word[row p][2 j stride channels + t] *
+ * dy[j][o]
+ *
+ * where t counts the channels of the taps of a row. Partial sums are [slice][group][p][t][o], o
+ * padded. A slice is some blocks of rows of windows, counted through all images. */
+typedef struct rg_conv_pair_taps_args {
+    const void *x, *dy;
+    void *partials;
+    char *scratch; /* of all threads */
+    rg_conv_shape shape;
+    rg_conv_partial_sums sums;
+    int64_t rows, blocks, slice_blocks;      /* rows of a block; blocks of an image, of a slice */
+    int64_t columns;                         /* windows of a row; even */
+    int64_t x_row, panels;                   /* words of a row of x; panels of dy */
+    int64_t scratch_bytes, x_bytes, y_bytes; /* of a thread: in all, of x, of dy */
+} rg_conv_pair_taps_args;
+
 /* How far tap p is from the first pixel in its plane. */
 static inline int64_t rg_conv_tap_step(const rg_conv_axis *a, int64_t p)
 {
