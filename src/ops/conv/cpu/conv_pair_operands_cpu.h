@@ -134,6 +134,23 @@ RG_INLINE void transpose_pixels(uint16_t *to, int64_t to_step, const uint16_t *c
             to[c * to_step + i] = from[i][c * step[i]];
 }
 
+/* Lines of dy whose columns are adjacent in memory. */
+RG_OUTLINE void copy_pair_lines(const rg_conv_pair_partials_args *k, uint16_t *to,
+                                const pair_rows *rows, int64_t width)
+{
+    const rg_conv_shape *s = &k->shape;
+    const int64_t columns = k->at.columns, count = s->column.count, line = k->at.y_line;
+    for (int64_t c = 0; c < width; c++, to += line) {
+        const uint16_t *from = rows->y + c * s->y[3] + rows->first * s->y[1];
+        for (int64_t i = 0; i < rows->count; i++, from += s->y[1]) {
+            memcpy(to + i * columns, from, (size_t)count * sizeof *to);
+            for (int64_t j = count; j < columns; j++)
+                to[i * columns + j] = 0;
+        }
+        memset(to + rows->count * columns, 0, (size_t)(line - rows->count * columns) * sizeof *to);
+    }
+}
+
 /* Lines of dy. Returns whether a number is not finite. */
 RG_OUTLINE bool put_pair_lines(const rg_conv_pair_partials_args *k, uint16_t *to,
                                const pair_rows *rows, int64_t width)
@@ -141,7 +158,10 @@ RG_OUTLINE bool put_pair_lines(const rg_conv_pair_partials_args *k, uint16_t *to
     const rg_conv_shape *s = &k->shape;
     const rg_conv_pair_layout *at = &k->at;
     int64_t i = 0, j = 0;
-    for (int64_t first = 0; first < at->y_line; first += RG_PAIR_DEPTH) {
+    const bool copies = s->y[2] == 1 && s->y[3] != 1;
+    if (copies)
+        copy_pair_lines(k, to, rows, width);
+    for (int64_t first = 0; !copies && first < at->y_line; first += RG_PAIR_DEPTH) {
         const uint16_t *from[RG_PAIR_DEPTH];
         int64_t step[RG_PAIR_DEPTH];
         for (int e = 0; e < RG_PAIR_DEPTH; e++) {

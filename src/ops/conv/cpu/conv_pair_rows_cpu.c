@@ -79,6 +79,20 @@ RG_INLINE void pair_pack(const rg_conv_pack_args *k, int64_t begin, int64_t end,
 
 /* ---- rows of results ---- */
 
+/* Adjacent pixels, VLEN or more: the last ones may be copied twice. */
+RG_OUTLINE void copy_transposed(const rg_conv_rows_args *k, uint16_t *to, const uint16_t *from,
+                                int64_t count)
+{
+    const int64_t pixel = k->pixel, step = k->from_step[3];
+    for (int64_t i = 0; i < count; i += VLEN) {
+        const int64_t first = least(i, count - VLEN);
+        copy_bits(to + first * pixel, pixel, from + first, 1, VLEN, step, k->depth);
+    }
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t c = k->depth; c < pixel; c++)
+            to[i * pixel + c] = 0;
+}
+
 /* One row of inputs; those beyond the image are 0. */
 RG_OUTLINE void copy_pair_inputs(const rg_conv_rows_args *k, const conv_block *b, int64_t row,
                                  uint16_t *to, int64_t count)
@@ -95,6 +109,10 @@ RG_OUTLINE void copy_pair_inputs(const rg_conv_rows_args *k, const conv_block *b
     const uint16_t *from = (const uint16_t *)k->conv.from + input_offset(k, b, row, first + left);
     if (k->from_step[3] == 1 && k->from_step[2] == depth && pixel == depth) {
         memcpy(to + left * pixel, from, (size_t)((end - left) * depth) * sizeof *to);
+        return;
+    }
+    if (k->from_step[2] == 1 && k->from_step[3] != 1 && end - left >= VLEN) {
+        copy_transposed(k, to + left * pixel, from, end - left);
         return;
     }
     for (int64_t i = left; i < end; i++, from += k->from_step[2]) {

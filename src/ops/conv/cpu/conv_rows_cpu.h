@@ -153,6 +153,13 @@ RG_INLINE bool is_plain_end(const rg_conv_rows_args *k)
            k->conv.neuron.kind <= RG_NEURON_RELU;
 }
 
+/* The same with adjacent pixels. */
+RG_INLINE bool is_transposed_end(const rg_conv_rows_args *k)
+{
+    return k->to_step[3] != 1 && k->to_step[2] * k->column.to_step == 1 && !k->conv.has_z &&
+           !k->conv.add && k->conv.neuron.kind <= RG_NEURON_RELU;
+}
+
 /* Whether rg_bf16_end knows it: ReLU without a slope. */
 RG_INLINE bool is_bf16_end(const rg_conv_rows_args *k, const rows_epilogue *e)
 {
@@ -194,10 +201,47 @@ RG_INLINE void end_plain_run(const rg_conv_rows_args *k, const rows_epilogue *e,
     }
 }
 
+/* At most a bias and relu, pixels adjacent: squares of VLEN pixels and channels are transposed. The
+ * last ones of a row may be those of the square before, too. */
+RG_INLINE void end_transposed_run(const rg_conv_rows_args *k, const rows_epilogue *e,
+                                  const rows_run *r, const rg_dtype T)
+{
+    const bool relu = k->conv.neuron.kind == RG_NEURON_RELU;
+    const int n = vlanes_left(r->count);
+    for (int64_t i = 0; i < e->channels; i += VLEN) {
+        const int64_t channels = least(VLEN, e->channels - i);
+        char *const to = at_out(k->conv.to, r->to + (r->channel + i) * k->to_step[3], T);
+        for (int64_t j = 0; j < r->count; j += VLEN) {
+            const int64_t first = n == VLEN ? least(j, r->count - VLEN) : 0;
+            vreal square[VLEN];
+#pragma GCC unroll 16
+            for (int m = 0; m < VLEN; m++)
+                square[m] =
+                    m < n ? vload_full(r->sums, (first + m) * RG_PANEL + i, RG_REAL) : vset(0);
+            vtranspose(square);
+            for (int64_t c = 0; c < channels; c++) {
+                vreal value = square[c];
+                if (k->conv.has_b)
+                    value += vset(r->bias[i + c]);
+                if (relu)
+                    value = neuron_relu(&e->all.neuron, value, value);
+                if (n == VLEN)
+                    vstore_full(to, c * k->to_step[3] + first, T, value);
+                else
+                    vstore_partial(to, c * k->to_step[3], n, T, value);
+            }
+        }
+    }
+}
+
 RG_INLINE void end_run(const rg_conv_rows_args *k, const rows_epilogue *e, const rows_run *r,
                        const rg_dtype T)
 {
     const int64_t pixel = k->column.to_step;
+    if (is_transposed_end(k)) {
+        end_transposed_run(k, e, r, T);
+        return;
+    }
     if (is_plain_end(k)) {
         if (T != RG_BF16 || !end_bf16_run(k, e, r))
             end_plain_run(k, e, r, T);
