@@ -94,7 +94,7 @@ static rg_status record_results(rg_call *call, const rg_conv_pass *p)
 /* Blocks of at most RG_SUM_RUN windows, and slices of at most RG_SUM_RUNS blocks. */
 static rg_conv_permute_partials_args cut_partials(const rg_conv_shape *s)
 {
-    enum { UNITS = 64 }; /* enough for many threads, while partial sums stay small */
+    enum { UNITS = 32 }; /* enough for many threads, while partial sums stay small */
     const rg_conv_axis *row = &s->row, *column = &s->column;
     rg_conv_permute_partials_args k = { .shape = *s };
     k.block_columns = rg_ceil_div(column->count, RG_SUM_RUN);

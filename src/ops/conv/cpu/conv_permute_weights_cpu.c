@@ -198,23 +198,38 @@ RG_INLINE void permute_reals(const rg_conv_permute_partials_args *k, const permu
 
 #if RG_USES_PAIRS
 
-/* `count` pairs of columns of a row of bits, of which the first begins with column `first`. */
-RG_INLINE void permute_pairs(const uint16_t *bits, int64_t first, int64_t count, real *to)
+/* `pairs` pairs of columns from column `first` on of a row of `count` pixels, others 0. Channels
+ * are adjacent. */
+RG_INLINE void permute_pair_row(const uint16_t *row, int64_t step, int64_t count, int64_t first,
+                                int64_t pairs, real *to)
 {
-    for (int64_t i = 0; i < count; i++) {
-        const uint16_t *const low = bits + (first + 2 * i) * LANES;
-        vstore_full(to, i * LANES, RG_REAL, pair_words(low, low + LANES, 0));
+    static const uint16_t none[LANES] = { 0 };
+    for (int64_t i = 0; i < pairs; i++, first += 2) {
+        const bool low = first >= 0 && first < count, high = first + 1 >= 0 && first + 1 < count;
+        const uint16_t *const pixel = row + first * step;
+        vstore_full(to, i * LANES, RG_REAL,
+                    pair_words(low ? pixel : none, high ? pixel + step : none, 0));
     }
 }
 
-/* The same in pairs of columns; false, and nothing done, if a number is not finite. */
+/* A row where it is; what lies `ahead` elements further is fetched. */
+RG_INLINE void permute_take(const char *from, const int64_t steps[4], int64_t count, int64_t ahead,
+                            const uint16_t **row, int64_t *step)
+{
+    *row = (const uint16_t *)(const void *)from;
+    *step = steps[2];
+    for (int64_t j = 0; j < count; j++)
+        __builtin_prefetch(*row + j * *step + ahead, 0, 2);
+}
+
+/* The same in pairs of columns, the next lanes being `next` channels further, or, unless next > 0,
+ * in the next image; false, and nothing done, if a number is not finite. */
 RG_INLINE bool permute_in_pairs(const rg_conv_permute_partials_args *k, const permute_block *b,
-                                int64_t c, char *scratch, real *to, bool first)
+                                int64_t c, int64_t next, char *scratch, real *to, bool first)
 {
     const rg_conv_shape *s = &k->shape;
     const int64_t halo = rg_conv_permute_halo(s->column.window), pairs = (b->columns + 1) / 2;
-    const int64_t x_pairs = pairs + halo, x_bits = (2 * x_pairs + 1) * LANES;
-    const int64_t y_bits = 2 * (pairs + 2 * halo) * LANES;
+    const int64_t x_pairs = pairs + halo;
     real *const y = (real *)(void *)scratch, *const x = (real *)(void *)(scratch + k->y_bytes);
     const rg_conv_permute_windows t = { .x = x,
                                         .y = y,
@@ -222,24 +237,33 @@ RG_INLINE bool permute_in_pairs(const rg_conv_permute_partials_args *k, const pe
                                         .y_row = (pairs + 2 * halo) * LANES,
                                         .columns = x_pairs };
     uint16_t *const bits = (uint16_t *)(void *)(x + (b->x_end - b->x_row) * t.x_row);
-    memset(bits, 0, (size_t)y_bits * sizeof *bits);
+    const uint16_t *row = bits;
+    int64_t step = LANES;
     for (int64_t r = 0; r < b->rows; r++) {
-        permute_load(permute_pixel(k->dy, s->y, b, b->row + r, b->column, c, RG_BF16), s->y,
-                     b->columns, bits + 2 * halo * LANES, true, RG_BF16);
-        if (has_nonfinite_bits(bits, y_bits))
-            return false;
-        permute_pairs(bits, 0, pairs + 2 * halo, y + r * t.y_row);
+        const char *const from = permute_pixel(k->dy, s->y, b, b->row + r, b->column, c, RG_BF16);
+        if (s->y[3] != 1)
+            permute_load(from, s->y, b->columns, bits, true, RG_BF16);
+        else
+            permute_take(from, s->y, b->columns, next > 0 ? LANES : s->y[0] + next, &row, &step);
+        permute_pair_row(row, step, b->columns, -2 * halo, pairs + 2 * halo, y + r * t.y_row);
     }
-    memset(bits, 0, (size_t)x_bits * sizeof *bits);
+    if (has_nonfinite_bits((const uint16_t *)(const void *)y, 2 * b->rows * t.y_row))
+        return false;
+    row = bits;
+    step = LANES;
     for (int64_t r = b->x_row; r < b->x_end; r++) {
-        real *const row = x + (r - b->x_row) * t.x_row;
-        permute_load(permute_pixel(k->x, s->x, b, r, b->x_column, c, RG_BF16), s->x, b->x_columns,
-                     bits + b->start * LANES, true, RG_BF16);
-        if (has_nonfinite_bits(bits, x_bits))
-            return false;
-        permute_pairs(bits, 0, x_pairs, row);
-        permute_pairs(bits, 1, x_pairs, row + x_pairs * LANES);
+        real *const even = x + (r - b->x_row) * t.x_row, *const odd = even + x_pairs * LANES;
+        const char *const from = permute_pixel(k->x, s->x, b, r, b->x_column, c, RG_BF16);
+        if (s->x[3] != 1)
+            permute_load(from, s->x, b->x_columns, bits, true, RG_BF16);
+        else
+            permute_take(from, s->x, b->x_columns, next > 0 ? LANES : s->x[0] + next, &row, &step);
+        permute_pair_row(row, step, b->x_columns, -b->start, x_pairs, even);
+        permute_pair_row(row, step, b->x_columns, 1 - b->start, x_pairs, odd);
     }
+    if (has_nonfinite_bits((const uint16_t *)(const void *)x,
+                           2 * (b->x_end > b->x_row ? b->x_end - b->x_row : 0) * t.x_row))
+        return false;
     permute_taps(k, b, t, 0, to, first, true);
     return true;
 }
@@ -255,14 +279,16 @@ RG_INLINE void permute_partials_units(const rg_conv_permute_partials_args *k, in
     char *const scratch = k->scratch + rg_thread_pool_index() * k->scratch_bytes;
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t slice = unit / k->units, c0 = unit % k->units * RG_CONV_PERMUTE_CHANNELS;
+        const int64_t c1 = least(c0 + RG_CONV_PERMUTE_CHANNELS, channels);
         const int64_t number = slice * k->blocks, stop = least(all, number + k->blocks);
         real *const to = (real *)k->partials + slice * k->sums.slice_step;
         for (int64_t i = number; i < stop; i++) {
             const permute_block b = permute_block_of(k, i);
-            for (int64_t c = c0; c < least(c0 + RG_CONV_PERMUTE_CHANNELS, channels); c += LANES) {
+            for (int64_t c = c0; c < c1; c += LANES) {
                 const bool first = i == number;
 #if RG_USES_PAIRS
-                if (pairs && permute_in_pairs(k, &b, c, scratch, to + c, first))
+                if (pairs && permute_in_pairs(k, &b, c, c + LANES < c1 ? LANES : c0 - c, scratch,
+                                              to + c, first))
                     continue;
 #endif
                 permute_reals(k, &b, c, scratch, to + c, first, T);
