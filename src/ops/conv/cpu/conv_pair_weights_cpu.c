@@ -213,6 +213,16 @@ RG_INLINE void take_pair_run(const rg_conv_pair_partials_args *k, pair_unit *u, 
     }
 }
 
+/* Operands of the next image, which come from the third level of the cache. */
+RG_INLINE void fetch_image(const rg_conv_pair_partials_args *k, pair_unit *u, int64_t image)
+{
+    const rg_conv_pair_layout *at = &k->at;
+    const uint16_t *const x = u->x + image * k->shape.groups * at->x_group;
+    const uint16_t *const y = u->y + image * k->shape.groups * at->y_group;
+    u->ahead[0] = (rg_pair_ahead){ (const char *)x, (const char *)(x + at->x_group / at->panels) };
+    u->ahead[1] = (rg_pair_ahead){ (const char *)y, (const char *)(y + u->channels * at->y_line) };
+}
+
 /* Images of the launch from `begin` to `end` - 1, some at a time. */
 RG_OUTLINE void sum_pair_images(const rg_conv_pair_partials_args *k, pair_unit *u, int64_t begin,
                                 int64_t end)
@@ -220,6 +230,8 @@ RG_OUTLINE void sum_pair_images(const rg_conv_pair_partials_args *k, pair_unit *
     const rg_conv_pair_layout *at = &k->at;
     pair_runs runs = { .count = 0, .sum = 0 };
     for (int64_t image = begin; image < end; image++) {
+        if (image + 1 < end)
+            fetch_image(k, u, image + 1);
         if (has_nonfinite(k, u, image))
             add_pair_image(k, u, k->image + image, 0, k->shape.row.count);
         else if (at->row_run == 0)
