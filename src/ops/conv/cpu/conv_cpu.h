@@ -23,7 +23,9 @@
  *
  * dy is [channel][k], x is panels of pairs along k: twice, from an even and from an odd pixel on,
  * so that q' may be either (a dy that starts inside a cache line would halve the rate of AMX). With
- * strides, x is cut into planes of pixels that share their taps; p' and q' are steps within them.
+ * strides, x is cut into planes of pixels that share their taps; p' and q' are steps within them. A
+ * unit that takes runs of any length gets a run for each row, without the zeros, and none where a
+ * row of taps lies outside of the image.
  */
 #ifndef RG_OPS_CONV_CPU_H
 #define RG_OPS_CONV_CPU_H
