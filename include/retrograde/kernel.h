@@ -81,10 +81,10 @@ RG_API int32_t rg_kernel_inputs(const rg_kernel *kernel);
 RG_API int32_t rg_kernel_outputs(const rg_kernel *kernel);
 /** Whether a forward call, or a gradient call, changes the state that it is given; MPS's
  *  isStateModified. Forward does if its state contains tensors: that of a pooling of kind max
- *  without `indices`, of dropout, of batch and group normalization, and of layers whose fused
- *  neuron needs "z". A gradient does if it writes such tensors (batch_norm; group_norm with
- *  `image_gradients`), and if there are gradients of further inputs, such as weights and biases:
- *  rg_state_tensor() then finds them as "dw" and "db". */
+ *  without `indices`, of a reduction of kind min or max, of dropout, of batch and group
+ *  normalization, and of layers whose fused neuron needs "z". A gradient does if it writes such
+ *  tensors (batch_norm; group_norm with `image_gradients`), and if there are gradients of further
+ *  inputs, such as weights and biases: rg_state_tensor() then finds them as "dw" and "db". */
 RG_API bool rg_kernel_modifies_state(const rg_kernel *kernel, bool gradient);
 /** The op's name, such as "softmax". */
 RG_API const char *rg_kernel_op(const rg_kernel *kernel);
