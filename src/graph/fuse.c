@@ -140,6 +140,11 @@ static bool gradients_pair(const rg_sequence *s, int32_t before, int32_t after, 
         const int32_t dy = s->steps[i].in[0], made = dy >= 0 ? s->slots[dy].made : -1;
         if (made < 0 || s->steps[made].forward != after || s->steps[made].out[k] != dy)
             return false;
+        for (int32_t n = 1; n < s->steps[i].inputs; n++) { /* it moves to `made` */
+            const int32_t other = s->steps[i].in[n];
+            if (other >= 0 && s->slots[other].made > made)
+                return false;
+        }
     }
     return true;
 }
