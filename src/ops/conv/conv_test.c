@@ -105,6 +105,8 @@ static const rg_case cases[] = {
       "1,8,7,5 4,3,3,5 4" },
     { "aligned", "padding.policy=same padding.align=top_left stride=3,3", "1,8,10,5 4,3,3,5 4" },
     { "larger-window", "padding.policy=same", "1,3,2,5 4,7,5,5 4" },
+    { "groups-after", "groups=6 stride=1,3 padding.right=1", "3,1,9,12 36,1,4,2 36" },
+    { "groups-same", "groups=2 padding.policy=same_upper", "3,4,5,4 12,2,4,2 12" },
     /* taps that are one run in the memory of some layouts, and more than 64 runs in others */
     { "many-taps", LEAN, "2,16,17,2 40,15,9,2" },
     { "many-taps-groups", LEAN " groups=2", "1,16,14,6 10,15,10,3" },

@@ -54,6 +54,8 @@ static const rg_case cases[] = {
     /* groups */
     { "groups", "groups=3 stride=2,2" P1, "2,4,5,12 15,3,3,4 15" },
     { "groups-onnx", ONNX " groups=3 stride=2,2" P1, "2,4,5,12 12,3,3,5 15" },
+    { "groups-same", "groups=6 stride=1,3 padding.policy=same_upper padding.align=top_left",
+      "3,1,3,36 12,1,4,6 12" },
     { "depthwise", "groups=0 stride=2,2" P1, "2,5,6,19 19,3,3,1 19" },
     { "depthwise-onnx", ONNX " groups=0 stride=2,2" P1, "2,5,6,19 19,3,3,1 19" },
     { "depthwise-3x3", "groups=0" P1, "2,5,12,35 35,3,3,1 35" },

@@ -158,10 +158,16 @@ static rg_cudnn_request request_of(const rg_cudnn_conv *conv)
     return request;
 }
 
+/* Engines for gradients of groups may ignore a padding that is not the same on either side. */
+static bool ignores_padding(const rg_cudnn_conv *conv)
+{
+    return conv->groups > 1 && conv->direction != RG_CONV_FORWARD && is_uneven(conv);
+}
+
 extern "C" bool rg_cudnn_conv_plan(const rg_cuda_target *target, const rg_cudnn_conv *conv,
                                    size_t *workspace)
 {
-    if (!countable(conv))
+    if (!countable(conv) || ignores_padding(conv))
         return false;
     const rg_cudnn_request request = request_of(conv);
     return rg_cudnn_prepare(target, &request, workspace);
