@@ -226,8 +226,14 @@ static bool run_weights(rg_dtype dtype, const rg_conv_weights_args *k, uint32_t 
  * images at a time, and a kernel of ours joins these sums. Images that are too large even one by
  * one are left to kernels for any shape ---- */
 
-/* Windows that one call adds up. cuDNN's kernels for groups keep one long chain of f32. */
-enum { LIBRARY_WINDOWS = 1 << 21, LIBRARY_GROUP_WINDOWS = 1 << 14 };
+/* Windows that one call adds up. cuDNN's kernels for groups keep one long chain of f32; of images
+ * that have few windows it is cut early, since there is no other sum in between. */
+enum {
+    LIBRARY_WINDOWS = 1 << 21,
+    LIBRARY_GROUP_WINDOWS = 1 << 14,
+    LIBRARY_SMALL_IMAGE_WINDOWS = 1 << 10,
+    SMALL_IMAGE = 16 /* windows */
+};
 
 /* Images of a call; 0: not even one. */
 static int64_t images_per_call(const rg_conv_call *call)
@@ -238,7 +244,9 @@ static int64_t images_per_call(const rg_conv_call *call)
     if (choose(weights_choices, &asked) == &rg_conv_depthwise_weights)
         return s->images; /* a kernel of ours adds up any number */
     const bool chain = call->dtype == RG_F32 && s->groups > 1 && !call->target->tf32;
-    const int64_t limit = chain ? LIBRARY_GROUP_WINDOWS : LIBRARY_WINDOWS;
+    const int64_t limit = !chain                ? LIBRARY_WINDOWS
+                          : each <= SMALL_IMAGE ? LIBRARY_SMALL_IMAGE_WINDOWS
+                                                : LIBRARY_GROUP_WINDOWS;
     const int64_t most = each > 0 ? limit / each : s->images;
     return most < 1            ? 0
            : most >= s->images ? s->images
