@@ -133,6 +133,32 @@ static void test_obstacles(void)
     rg_graph_destroy(n.graph);
 }
 
+/* Batch normalization whose mean is read, too: its gradient cannot move to that of the neuron where
+ * the gradient of the mean is made later. */
+static void test_later_gradient(rg_dtype dtype)
+{
+    const rg_plan_options options = ONLY(fuse_neurons);
+    for (int first = 0; first < 2; first++) {
+        network n = network_open(dtype);
+        rg_batch_norm_desc desc = rg_batch_norm_desc_default();
+        desc.statistics = RG_BATCH_NORM_RETURNED;
+        rg_value *x = source_of(&n, dtype, 4, DIMS(5, 2, 1, 3), 0);
+        x = make_layer(&n, CONV, false, x);
+        rg_value *const inputs[] = { x, parameter_of(&n, 1, DIMS(3)),
+                                     parameter_of(&n, 1, DIMS(3)) };
+        rg_node *const node = rg_graph_batch_norm(n.graph, &desc, inputs);
+        rg_value *losses[2];
+        for (int i = 0; i < 2; i++) { /* the last one has its gradient first */
+            const int k = i == 0 ? first : 1 - first;
+            losses[k] =
+                neuron_of(&n, k == 0 ? RG_NEURON_TANH : RG_NEURON_GELU, rg_node_output(node, k));
+        }
+        differentiate(&n, losses, 2);
+        expect_fewer(&n, &options, first == 0 ? 2 : 0);
+        rg_graph_destroy(n.graph);
+    }
+}
+
 /* A second reader where there are no gradients, and a loss whose gradient begins with 2. */
 static void test_more_obstacles(void)
 {
@@ -441,6 +467,7 @@ int main(void)
         test_softmax(dtypes[i]);
         test_residual(dtypes[i]);
         test_sum_of_three(dtypes[i]);
+        test_later_gradient(dtypes[i]);
     }
     test_overwritten_softmax();
     test_obstacles();
