@@ -58,7 +58,7 @@ static rg_status check_pixels(rg_extent size)
 /* An image whose header was read. */
 typedef struct opened_image {
     enum { PNG, JPEG, WEBP } format;
-    rg_extent size, seen; /* in the file; turned upright */
+    rg_extent size, seen; /* in the file; as it is seen, upright */
     int channels;         /* 1, grey, or 3 */
     int orientation;
     int64_t depth; /* bytes of a pixel while it is decoded, beside those of the result */
